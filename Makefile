@@ -47,7 +47,7 @@ bench: install ## measure beside peers in the same run, and print ratios
 	@if [ -f bench/run.py ]; then exec $(BIN)/python bench/run.py $(ARGS); else echo "bench/run.py is not written yet"; fi
 
 screenshots: install web ## take the pictures of the web UI in docs/pictures again; needs a Chromium (`make clis`)
-	@PYTHONPATH=tests:. tools/innet $(BIN)/python -m browser.pictures
+	@PYTHONPATH=tests:. tools/innet $(BIN)/python -m browser.screenshots
 
 coverage: ## run the unit tests under coverage and check the floor of the core rooms
 	@$(RUN) -m tools.test install coverage

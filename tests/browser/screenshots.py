@@ -219,12 +219,12 @@ async def main() -> None:
             light = await harness.device("Desk", WIDE, color_scheme="light")
             await shoot(light, f"/app/s/{session}", "conversation")
             await shoot(light, "/app/approvals", "waiting")
-            await shoot(light, "/app/insight", "insight")
-            await shoot(light, "/app/notices", "notices")
+            await shoot(light, "/app/usage", "usage")
+            await shoot(light, "/app/notifications", "notifications")
             await shoot(light, f"/app/new?cwd={harness.folder}/rows", "new-session")
             tests = "seq 4 | xargs -I{} echo 'tests/part-{}: passed'"
             await in_shell(light, "cd rows", "git init -q && git status --short --branch", tests)
-            await shoot(light, "/app/terminals/build", "shell")
+            await shoot(light, "/app/terminals/build", "terminal")
             await shoot(light, "/app/settings", "settings")
             dark = await harness.device("Night desk", WIDE, color_scheme="dark")
             await shoot(dark, f"/app/s/{session}", "conversation-dark")
@@ -232,7 +232,7 @@ async def main() -> None:
             await shoot(phone, "/app", "phone-sessions")
             await shoot(phone, f"/app/s/{session}", "phone-conversation")
             await shoot(phone, "/app/approvals", "phone-waiting")
-            await shoot(phone, "/app/insight", "phone-insight")
+            await shoot(phone, "/app/usage", "phone-usage")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ async def worked(harness: UiHarness, model: str = "opus", tool: str = "Bash") ->
 
 async def test_usage_is_shown_as_charts_with_their_tables(harness: UiHarness) -> None:
     await worked(harness)
-    device = await harness.device("Phone", PHONE, at="/app/insight")
+    device = await harness.device("Phone", PHONE, at="/app/usage")
     for width, height in (PHONE, (768, 900), (1400, 900)):
         await device.page.set_viewport_size({"width": width, "height": height})
         await device.page.emulate_media(color_scheme="light")
@@ -74,13 +74,13 @@ async def test_usage_is_shown_as_charts_with_their_tables(harness: UiHarness) ->
         # A canvas follows the colour theme too: its drawing is light on a dark background.
         chart = device.page.locator(".chart canvas").first
         await eventually(partial(chart.evaluate, BRIGHTEST), lambda seen: seen > 150)
-    await device.page.get_by_label("Span").select_option("7")
+    await device.page.get_by_label("Period").select_option("7")
     await expect(device.page.locator(".totals")).to_contain_text("$1.25")
 
 
 async def test_hostile_names_of_models_and_tools_stay_names(harness: UiHarness) -> None:
     await worked(harness, model=HOSTILE[0], tool=HOSTILE[1])
-    device = await harness.device(at="/app/insight")
+    device = await harness.device(at="/app/usage")
     await expect(device.page.get_by_role("row", name="<img src=x")).to_be_visible()
     await expect(device.page.get_by_role("row", name="<script>")).to_be_visible()
     await device.unharmed()
@@ -91,9 +91,9 @@ async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(harness: U
     desktop = await harness.device("Ann's desk", at="/app/settings")
     await desktop.accessible()
     await desktop.page.get_by_role("button", name="Add a phone").click()
-    await desktop.page.get_by_label("What it is called").fill("Ann's phone")
+    await desktop.page.get_by_label("Device name").fill("Ann's phone")
     async with desktop.page.expect_response("**/v1/login-codes") as answering:
-        await desktop.page.get_by_role("button", name="Show the code").click()
+        await desktop.page.get_by_role("button", name="Show QR code").click()
     link = await (await answering.value).json()
     await expect(desktop.page.get_by_alt_text("QR code of the login link")).to_be_visible()
     drawn = partial(desktop.page.locator(".qr img").evaluate, "(image) => image.naturalWidth")
@@ -127,13 +127,13 @@ async def test_a_folder_is_trusted_after_its_commands_were_shown(harness: UiHarn
     settings.write_text(json.dumps({"hooks": {"PreToolUse": [hook]}, "env": {"EVIL": HOSTILE[1]}}))
     phone = await harness.device("Phone", PHONE, has_touch=True, at="/app/settings")
     await phone.page.get_by_role("textbox", name="Folder").fill("/etc")
-    await phone.page.get_by_role("button", name="Show what it would run").click()
+    await phone.page.get_by_role("button", name="Review settings").click()
     await expect(phone.page.locator(".wrong")).to_contain_text("outside")
     # A person who starts a session there is warned, and led to the same report.
     await phone.open("/app/new")
     await phone.page.get_by_role("combobox", name="Folder").fill(str(harness.folder))
     await phone.accessible()
-    await phone.page.get_by_role("link", name="Look at what they would run").click()
+    await phone.page.get_by_role("link", name="Review settings").click()
     report = phone.page.locator(".report")
     await expect(report).to_contain_text("echo <img src=x")
     await expect(report).to_contain_text("EVIL")
@@ -148,7 +148,7 @@ async def test_a_folder_is_trusted_after_its_commands_were_shown(harness: UiHarn
     await expect(report).not_to_contain_text("EVIL")
     await phone.page.get_by_role("button", name="Trust this folder as shown").click()
     await expect(phone.page.locator(".rows li", has_text=str(harness.folder))).to_be_visible()
-    await phone.page.get_by_role("button", name=f"Trust {harness.folder} no more").click()
+    await phone.page.get_by_role("button", name=f"Stop trusting {harness.folder}").click()
     await expect(phone.page.locator(".rows li", has_text=str(harness.folder))).to_have_count(0)
 
 
@@ -156,16 +156,16 @@ async def test_the_keyboard_reaches_everything_has_a_help_sheet_and_colours_are_
     desktop = await harness.device(at="/app/settings")
     keys = desktop.page.keyboard
     await keys.press("?")
-    sheet = desktop.page.get_by_role("dialog", name="Keyboard")
+    sheet = desktop.page.get_by_role("dialog", name="Keyboard shortcuts")
     await expect(sheet).to_contain_text("Waiting")
     await desktop.accessible()
     await keys.press("Escape")
     await expect(sheet).to_have_count(0)
     for letter, heading in (
         ("w", "Waiting for you"),
-        ("n", "Notices"),
-        ("i", "Insight"),
-        ("t", "Shells"),
+        ("n", "Notifications"),
+        ("u", "Usage"),
+        ("t", "Terminals"),
         ("e", "Settings"),
     ):
         await keys.press("g")
@@ -175,7 +175,7 @@ async def test_the_keyboard_reaches_everything_has_a_help_sheet_and_colours_are_
     await keys.type("g?w")
     await expect(desktop.page.get_by_role("textbox", name="Folder")).to_have_value("g?w")
 
-    await desktop.page.get_by_label("Colours").select_option("dark")
+    await desktop.page.get_by_label("Theme").select_option("dark")
     await desktop.page.reload()
     await expect(desktop.page.locator("html")).to_have_attribute("data-theme", "dark")
     await desktop.accessible()

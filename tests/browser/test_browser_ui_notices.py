@@ -44,7 +44,7 @@ async def asking(harness: UiHarness, number: int = 1) -> tuple[str, FakeAgent]:
 
 
 async def test_events_of_other_sessions_are_toasted_and_stay_in_the_feed(harness: UiHarness) -> None:
-    desktop = await harness.device(at="/app/insight")
+    desktop = await harness.device(at="/app/usage")
     session, agent = await asking(harness)
     note = desktop.page.locator(".toast", has_text="Bash waits for an answer")
     await expect(note).to_be_visible()
@@ -54,7 +54,7 @@ async def test_events_of_other_sessions_are_toasted_and_stay_in_the_feed(harness
     await desktop.page.get_by_role("button", name="Allow once").click()
     await harness.happened(session, "permission.resolved")
     await agent.result()
-    await desktop.open("/app/notices")
+    await desktop.open("/app/notifications")
     feed = desktop.page.locator(".feed-entry")
     await expect(feed.filter(has_text="was allowed by owner (Desk)")).to_be_visible()
     done = feed.filter(has_text="Turn finished")
@@ -65,15 +65,15 @@ async def test_events_of_other_sessions_are_toasted_and_stay_in_the_feed(harness
 
 
 async def test_kinds_that_a_device_does_not_want_are_not_toasted(harness: UiHarness) -> None:
-    phone = await harness.device("Phone", PHONE, has_touch=True, at="/app/notices")
-    await phone.page.get_by_text("What this device is told").click()
+    phone = await harness.device("Phone", PHONE, has_touch=True, at="/app/notifications")
+    await phone.page.get_by_text("Notification settings").click()
     await phone.accessible()
     await phone.fits()
-    await phone.page.get_by_label("Something waits for you: on the page").uncheck()
-    await phone.page.get_by_label("A turn is finished: on the page").check()
+    await phone.page.get_by_label("The agent needs your answer: on the page").uncheck()
+    await phone.page.get_by_label("Turn completed: on the page").check()
     await phone.page.reload()
-    await phone.page.get_by_text("What this device is told").click()
-    await expect(phone.page.get_by_label("Something waits for you: on the page")).not_to_be_checked()
+    await phone.page.get_by_text("Notification settings").click()
+    await expect(phone.page.get_by_label("The agent needs your answer: on the page")).not_to_be_checked()
     _, agent = await asking(harness)
     await harness.http.post("/v1/permissions/r1", json={"behavior": "allow"})
     await agent.result()
@@ -222,7 +222,7 @@ async def test_the_app_is_installable_and_opens_offline_with_a_notice(harness: U
 
 
 async def test_hostile_text_in_notices_stays_text(harness: UiHarness) -> None:
-    desktop = await harness.device(at="/app/notices")
+    desktop = await harness.device(at="/app/notifications")
     for evil in HOSTILE:
         await harness.http.post("/cognova/api/reminders", json={"message": evil, "remindAt": "2020-01-01T00:00:00Z"})
     await harness.session("hello", title=HOSTILE[0])

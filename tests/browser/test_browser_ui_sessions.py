@@ -32,7 +32,7 @@ async def send_prompt(device: Device, text: str) -> None:
 
 
 def text_shown(device: Device, text: str) -> Locator:
-    return device.page.locator(".said", has_text=text)
+    return device.page.locator(".agent-text", has_text=text)
 
 
 def ended(device: Device) -> Locator:
@@ -53,7 +53,7 @@ async def test_the_whole_life_of_a_session(harness: UiHarness, tmp_path: Path) -
     await expect(page.get_by_label("Folder")).to_have_value(str(harness.folder / "project"))
     await page.get_by_label("First message").fill("SCRIPT:write notes.txt")
     await desktop.accessible()
-    await page.get_by_role("button", name="Begin").click()
+    await page.get_by_role("button", name="Start session").click()
 
     # It asks, a person allows, it is done; the decision and its author stay visible at the call.
     await page.get_by_role("button", name="Allow once").click()
@@ -74,7 +74,7 @@ async def test_the_whole_life_of_a_session(harness: UiHarness, tmp_path: Path) -
     # Its text appears once, though its report repeats it.
     await expect(thread.locator(".thread").get_by_text(words, exact=True)).to_have_count(1)
 
-    await page.get_by_role("button", name="This session").click()
+    await page.get_by_role("button", name="Session menu").click()
     await page.get_by_role("menuitem", name="Rename…").click()
     await page.get_by_label("Name", exact=True).fill("The notes")
     await page.get_by_role("button", name="Rename", exact=True).click()
@@ -84,12 +84,12 @@ async def test_the_whole_life_of_a_session(harness: UiHarness, tmp_path: Path) -
     await expect(row).to_contain_text("idle")
 
     # Files are restored, after the dialog has shown what that means.
-    await page.locator(".user").first.get_by_role("button", name="More about this message").click()
-    await page.get_by_role("menuitem", name="Rewind files to here…").click()
-    rewind = page.get_by_role("dialog", name="Put files back")
+    await page.locator(".user").first.get_by_role("button", name="Message actions").click()
+    await page.get_by_role("menuitem", name="Restore files…").click()
+    rewind = page.get_by_role("dialog", name="Restore files")
     await expect(rewind).to_contain_text("notes.txt")
-    await rewind.get_by_role("button", name="Put back").click()
-    await expect(page.locator(".mark", has_text="Files were put back")).to_be_visible()
+    await rewind.get_by_role("button", name="Restore").click()
+    await expect(page.locator(".mark", has_text="Files restored")).to_be_visible()
     assert not (harness.folder / "project" / "notes.txt").exists()
 
     # A search hit is shown in its context.
@@ -100,7 +100,7 @@ async def test_the_whole_life_of_a_session(harness: UiHarness, tmp_path: Path) -
 
     # A fork after the first turn contains that turn and nothing later.
     parent = page.url
-    await page.locator(".user").first.get_by_role("button", name="More about this message").click()
+    await page.locator(".user").first.get_by_role("button", name="Message actions").click()
     await page.get_by_role("menuitem", name="Fork from here").click()
     await page.wait_for_url(lambda url: url.split("?")[0] != parent.split("?")[0])
     await expect(page.locator(".call.change")).to_contain_text("notes.txt")
@@ -110,18 +110,18 @@ async def test_the_whole_life_of_a_session(harness: UiHarness, tmp_path: Path) -
     await expect(row).to_have_count(2)
 
     async with page.expect_download() as saving:
-        await page.get_by_role("button", name="This session").click()
+        await page.get_by_role("button", name="Session menu").click()
         await page.get_by_role("menuitem", name="Export as HTML").click()
     saved = tmp_path / "saved.html"
     await (await saving.value).save_as(saved)
     assert "notes.txt" in saved.read_text()
-    await page.get_by_role("button", name="This session").click()
+    await page.get_by_role("button", name="Session menu").click()
     await page.get_by_role("menuitem", name="Archive").click()
     await expect(row).to_have_count(1)
-    await page.get_by_role("button", name="What the list shows").click()
-    await page.get_by_role("menuitemradio", name="With archived").click()
+    await page.get_by_role("button", name="List options").click()
+    await page.get_by_role("menuitemradio", name="Show archived").click()
     await expect(row).to_have_count(2)
-    await page.get_by_role("button", name="This session").click()
+    await page.get_by_role("button", name="Session menu").click()
     await page.get_by_role("menuitem", name="Delete…").click()
     await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     await expect(row).to_have_count(1)
@@ -134,7 +134,7 @@ async def test_while_it_works_messages_wait_can_be_changed_and_steer(harness: Ui
     await expect(text_shown(desktop, "tick tick")).to_be_visible()
     for text in ("SCRIPT:text one", "SCRIPT:text two"):
         await send_prompt(desktop, text)
-    queue = desktop.page.get_by_role("list", name="Waiting for their turn")
+    queue = desktop.page.get_by_role("list", name="Queued messages")
     await expect(queue.locator("li")).to_have_count(2)
     await desktop.accessible()
     await queue.get_by_role("button", name="Move up: SCRIPT:text two").click()
@@ -186,7 +186,7 @@ async def test_mode_commands_and_attachments_from_the_composer(harness: UiHarnes
         }""",
         DOT,
     )
-    await expect(desktop.page.get_by_role("list", name="Attached").locator("li")).to_have_count(2)
+    await expect(desktop.page.get_by_role("list", name="Attachments").locator("li")).to_have_count(2)
     await desktop.accessible()
     await send_prompt(desktop, "SCRIPT:text look")
     await expect(ended(desktop)).to_have_count(2)
@@ -206,7 +206,7 @@ async def test_on_a_phone_one_thing_at_a_time(harness: UiHarness) -> None:
     await phone.accessible()
     await page.get_by_role("link", name="SCRIPT:tool").tap()
     await expect(page.get_by_role("heading", level=1)).to_have_text("SCRIPT:tool")
-    await expect(page.locator(".desk-list")).to_be_hidden()
+    await expect(page.locator(".list-pane")).to_be_hidden()
     await phone.fits()
     allow = page.get_by_role("button", name="Allow once")
     box = await allow.bounding_box()
@@ -218,7 +218,7 @@ async def test_on_a_phone_one_thing_at_a_time(harness: UiHarness) -> None:
     await composer(phone).fill("SCRIPT:text from the phone")
     await page.get_by_role("button", name="Send").tap()
     await expect(text_shown(phone, "from the phone")).to_be_visible()
-    await page.get_by_role("button", name="To the list").tap()
+    await page.get_by_role("button", name="Back to sessions").tap()
     await expect(page.locator(".session-row")).to_have_count(3)
     await page.get_by_role("button", name="New session").first.tap()
     await expect(page.get_by_role("heading", level=1)).to_have_text("New session")
@@ -254,12 +254,12 @@ async def test_everything_works_with_the_keyboard(harness: UiHarness) -> None:
         return name
 
     # Tab reaches everything; the session's menu opens, and closes, at the focused element.
-    await page.get_by_role("button", name="This session").focus()
+    await page.get_by_role("button", name="Session menu").focus()
     await page.keyboard.press("Enter")
     await page.keyboard.press("End")
     await expect(page.get_by_role("menuitem", name="Delete…")).to_be_focused()
     await page.keyboard.press("Escape")
-    assert await eventually(focused, bool) == "This session"
+    assert await eventually(focused, bool) == "Session menu"
 
 
 async def test_a_subagents_sentences_stand_in_its_thread_while_it_works(harness: UiHarness) -> None:
@@ -267,7 +267,7 @@ async def test_a_subagents_sentences_stand_in_its_thread_while_it_works(harness:
     page = desktop.page
     await page.get_by_role("button", name="New session").first.click()
     await page.get_by_label("First message").fill("SCRIPT:subagent tool")
-    await page.get_by_role("button", name="Begin").click()
+    await page.get_by_role("button", name="Start session").click()
     # It waits for a permission: its earlier text is already there, in the call that started it.
     first = page.locator(".call.agent .thread").get_by_text("I will run a command.", exact=True)
     await expect(first).to_have_count(1)

@@ -40,13 +40,13 @@ async def begin(device: Device, text: str) -> str:
     page = device.page
     await page.get_by_role("button", name="New session").first.click()
     await page.get_by_label("First message").fill(text)
-    await page.get_by_role("button", name="Begin").click()
+    await page.get_by_role("button", name="Start session").click()
     await expect(page.locator(".turn-end")).to_have_count(1)
     return page.url.rsplit("/", 1)[-1]
 
 
 async def open_dialog(device: Device) -> Locator:
-    await device.page.get_by_role("button", name="This session").click()
+    await device.page.get_by_role("button", name="Session menu").click()
     await menu_item(device, "Share…").click()
     field = sharing(device).get_by_label("Share with a user")
     await expect(field).to_be_focused()
@@ -67,7 +67,7 @@ async def test_a_shared_session_is_in_the_others_list_until_its_owner_or_an_admi
 
     field = await open_dialog(ann)
     await expect(sharing(ann)).to_contain_text("The owner is ann (you).")
-    await expect(sharing(ann)).to_contain_text("It is shared with nobody")
+    await expect(sharing(ann)).to_contain_text("Not shared")
     await ann.accessible()
     await field.fill("bbo")
     await field.press("Enter")
@@ -85,20 +85,20 @@ async def test_a_shared_session_is_in_the_others_list_until_its_owner_or_an_admi
     await row(bob, "of ann").click()
     await bob.page.wait_for_url(f"**/app/s/{session}")
     await expect(bob.page.locator(".turn-end")).to_have_count(1)
-    await bob.page.get_by_role("button", name="This session").click()
+    await bob.page.get_by_role("button", name="Session menu").click()
     await expect(menu_item(bob, "Rename…")).to_be_visible()
     await expect(menu_item(bob, "Share…")).to_have_count(0)
     await expect(menu_item(bob, "Delete…")).to_have_count(0)
     await bob.page.keyboard.press("Escape")
     await bob.page.get_by_role("textbox", name="Message").fill("SCRIPT:text hello from bob")
     await bob.page.get_by_role("textbox", name="Message").press("Enter")
-    await expect(ann.page.locator(".said", has_text="hello from bob")).to_be_visible()
+    await expect(ann.page.locator(".agent-text", has_text="hello from bob")).to_be_visible()
 
     # Sharing ends while he has it open: it disappears from his list and from his screen.
     stop = sharing(ann).get_by_role("button", name="Stop sharing with bob")
     await stop.focus()
     await stop.press("Enter")
-    await expect(sharing(ann)).to_contain_text("It is shared with nobody")
+    await expect(sharing(ann)).to_contain_text("Not shared")
     await expect(field).to_be_focused()
     await expect(bob.page.get_by_role("heading", level=1)).to_have_text("This session cannot be shown")
     await expect(bob.page.get_by_text("hello from bob")).to_have_count(0)
@@ -107,7 +107,7 @@ async def test_a_shared_session_is_in_the_others_list_until_its_owner_or_an_admi
     await bob.accessible()
     await ann.page.keyboard.press("Escape")
     await expect(sharing(ann)).to_have_count(0)
-    await expect(ann.page.get_by_role("button", name="This session")).to_be_focused()
+    await expect(ann.page.get_by_role("button", name="Session menu")).to_be_focused()
 
     # An admin removes "everybody" and all names at once.
     admin = await harness.device("Admin's desk", at=f"/app/s/{session}")
@@ -118,7 +118,7 @@ async def test_a_shared_session_is_in_the_others_list_until_its_owner_or_an_admi
     assert [await name.get_attribute("value") for name in await names.all()] == ["bob", "owner"]
     await field.fill("ann")
     await field.press("Enter")
-    await expect(sharing(admin).get_by_role("alert")).to_have_text("ann is the owner and sees it already.")
+    await expect(sharing(admin).get_by_role("alert")).to_have_text("ann is the owner and already has access.")
     everybody = sharing(admin).get_by_role("switch", name="Share with everybody")
     await everybody.press("Space")
     await expect(sharing(admin).get_by_role("status")).to_have_text("Shared with everybody.")
@@ -132,8 +132,8 @@ async def test_a_shared_session_is_in_the_others_list_until_its_owner_or_an_admi
     await expect(sharing(ann).get_by_role("switch")).to_be_checked()
     await expect(sharing(ann).get_by_role("list", name="Shared with")).to_have_text("bob")
     await sharing(admin).get_by_role("button", name="Stop all sharing").click()
-    await expect(sharing(admin).get_by_role("status")).to_have_text("It is shared with nobody any more.")
-    await expect(sharing(ann)).to_contain_text("It is shared with nobody")
+    await expect(sharing(admin).get_by_role("status")).to_have_text("Sharing stopped.")
+    await expect(sharing(ann)).to_contain_text("Not shared")
     await expect(sharing(ann).get_by_role("switch")).not_to_be_checked()
     await expect(row(bob, "of ann")).to_have_count(0)
 

@@ -81,7 +81,7 @@ async def test_a_page_reloaded_and_offline_mid_stream_misses_nothing_and_sends_o
     agent = await spoken.agent()
     desktop = await spoken.device(at=f"/app/s/{session}")
     page = desktop.page
-    answer_text = page.locator(".said").first
+    answer_text = page.locator(".agent-text").first
     answer = Answer(agent)
     await answer.begin()
     await answer.piece("one two")
@@ -98,7 +98,7 @@ async def test_a_page_reloaded_and_offline_mid_stream_misses_nothing_and_sends_o
     await desktop.context.set_offline(True)
     # Where loopback is the only network, the browser was never online and emits no event for a change.
     await page.evaluate("dispatchEvent(new Event('offline'))")
-    await expect(page.locator(".truth")).to_contain_text("Offline")
+    await expect(page.locator(".follow-status")).to_contain_text("Offline")
     await expect(page.locator(".connection")).to_contain_text("cannot be reached")
     await desktop.accessible()
     await answer.piece(" four")
@@ -106,7 +106,7 @@ async def test_a_page_reloaded_and_offline_mid_stream_misses_nothing_and_sends_o
     await page.keyboard.press("Enter")
     await expect(page.locator(".user.sending")).to_have_count(1)
     await desktop.context.set_offline(False)
-    await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
+    await expect(page.locator(".follow-status")).to_have_attribute("data-following", "live")
     await expect(answer_text).to_have_text("one two three four")
     await expect(page.locator(".queue li")).to_have_count(2)
 
@@ -119,7 +119,7 @@ async def test_a_page_reloaded_and_offline_mid_stream_misses_nothing_and_sends_o
         texts.append(f"About {text}.")
     await expect(page.locator(".turn-end")).to_have_count(3)
     await eventually(partial(shown_texts, page), lambda seen: seen == texts)
-    await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
+    await expect(page.locator(".follow-status")).to_have_attribute("data-following", "live")
     assert len(await spoken.events(session, "user.message")) == 3
     desktop.problems = [text for text in desktop.problems if "ERR_INTERNET_DISCONNECTED" not in text]
 
@@ -132,7 +132,7 @@ async def test_many_tabs_of_one_browser_are_all_served(harness: UiHarness) -> No
         page = await desktop.context.new_page()
         await page.goto(f"{harness.running.url}/app/s/{session}")
     for page in desktop.context.pages:
-        await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
+        await expect(page.locator(".follow-status")).to_have_attribute("data-following", "live")
         await expect(page.locator(".turn-end")).to_have_count(1)
 
 
@@ -171,13 +171,13 @@ async def test_a_gateway_killed_and_restarted_mid_stream_loses_and_repeats_nothi
         await page.goto(f"{gateway.url}/app/s/{session}")
         await ticking(page)
         await gateway.end(signal.SIGKILL)
-        await expect(page.locator(".truth")).to_contain_text("Offline")
+        await expect(page.locator(".follow-status")).to_contain_text("Offline")
         await page.get_by_role("textbox", name="Message").fill("SCRIPT:text after the restart")
         await page.keyboard.press("Enter")
         await expect(page.locator(".user.sending")).to_have_count(1)
         await gateway.start()
         await expect(page.locator(".turn-end")).to_have_count(2)
-        await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
+        await expect(page.locator(".follow-status")).to_have_attribute("data-following", "live")
         log = await gateway.log(session)
         texts = told_texts(log)
         await eventually(partial(shown_texts, page), lambda shown: shown == texts)
@@ -248,7 +248,7 @@ async def test_a_long_session_opens_at_its_end_scrolls_both_ways_and_is_searched
         page = desktop.page
         await page.get_by_role("link", name="question 0").click()
         await expect(page.get_by_text(f"answer {rows - 1}", exact=True)).to_be_in_viewport()
-        await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
+        await expect(page.locator(".follow-status")).to_have_attribute("data-following", "live")
         await expect(page.get_by_text(f"answer {rows - 1}", exact=True)).to_be_in_viewport()
 
         async def oldest() -> int:
@@ -258,7 +258,7 @@ async def test_a_long_session_opens_at_its_end_scrolls_both_ways_and_is_searched
 
         assert await eventually(oldest, lambda seen: seen < rows - 700) > 0
         # Far from the end the page unloads the end: it holds a window, not the session.
-        await expect(page.locator(".truth")).to_have_attribute("data-following", "elsewhere")
+        await expect(page.locator(".follow-status")).to_have_attribute("data-following", "elsewhere")
         assert await page.locator(".stream-scroll > .items > .item").count() < 1500
 
         async def newest() -> int:
@@ -266,13 +266,13 @@ async def test_a_long_session_opens_at_its_end_scrolls_both_ways_and_is_searched
             return await number(page, "last")
 
         assert await eventually(newest, lambda seen: seen == rows - 2)
-        await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
+        await expect(page.locator(".follow-status")).to_have_attribute("data-following", "live")
         # Found through the gateway, though it is far from the loaded part.
         await page.keyboard.press("Control+f")
         await page.keyboard.type("narwhal")
         await expect(page.locator(".item.found")).to_contain_text("question 10 about the narwhal")
         await expect(page.locator(".item.found")).to_be_in_viewport()
-        await page.get_by_role("button", name="To the end").click()
+        await page.get_by_role("button", name="Go to end").click()
         await expect(page.get_by_text(f"answer {rows - 1}", exact=True)).to_be_in_viewport()
 
 
@@ -317,8 +317,8 @@ async def test_no_text_is_ever_interpreted_as_markup(spoken: UiHarness) -> None:
     await desktop.page.locator(".call-head[aria-expanded=false]").evaluate_all(
         "(heads) => heads.forEach((h) => h.click())"
     )
-    await expect(desktop.page.locator(".said").first).to_contain_text("<script>window.pwned='script'</script>")
-    await expect(desktop.page.locator(".said b")).to_have_count(0)
+    await expect(desktop.page.locator(".agent-text").first).to_contain_text("<script>window.pwned='script'</script>")
+    await expect(desktop.page.locator(".agent-text b")).to_have_count(0)
     await hostile(desktop)
     await desktop.accessible()
     # The list, the search with its marks, the queue, the title, the name of a device.

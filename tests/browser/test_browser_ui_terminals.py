@@ -73,7 +73,7 @@ async def test_a_shell_is_opened_found_again_unchanged_ended_and_shared_by_a_use
     await phone.accessible()
     await typed(phone, "echo from the $((2))nd\n")
     await shows_line(desktop, "from the 2nd")
-    await phone.page.get_by_label("Only watch").check()
+    await phone.page.get_by_label("Watch only").check()
     await shows_line(phone, "from the 2nd")
     await phone.page.locator(".xterm-helper-textarea").focus()
     await phone.page.keyboard.type("echo never\n")
@@ -81,10 +81,10 @@ async def test_a_shell_is_opened_found_again_unchanged_ended_and_shared_by_a_use
     assert "never" not in await shows_line(phone, "the 3rd")
     assert "never" not in await lines(desktop)
 
-    await desktop.page.get_by_role("button", name="End it…").click()
+    await desktop.page.get_by_role("button", name="End terminal…").click()
     await expect(desktop.page.get_by_role("button", name="Cancel")).to_be_focused()
-    await desktop.page.get_by_role("button", name="End it", exact=True).click()
-    await expect(desktop.page.get_by_role("status").filter(has_text="It has ended")).to_be_visible()
+    await desktop.page.get_by_role("button", name="End terminal", exact=True).click()
+    await expect(desktop.page.get_by_role("status").filter(has_text="Terminal ended")).to_be_visible()
     assert (await harness.http.get("/v1/terminals")).json() == {"terminals": []}
 
 
@@ -93,9 +93,9 @@ async def test_another_person_watches_a_shared_shell_only_while_it_is_shared(har
     await typed(ann, "echo hello $((1))\n")
     await shows_line(ann, "hello 1")
     bob = await harness.device("Bob's desk", scopes=("view", "terminal"), user="bob", at="/app/terminals")
-    await expect(bob.page.get_by_text("No terminal runs.")).to_be_visible()
-    await ann.page.get_by_label("Shared: others may watch").check()
-    await expect(ann.page.get_by_label("Shared: others may watch")).to_be_checked()
+    await expect(bob.page.get_by_text("No terminals are running.")).to_be_visible()
+    await ann.page.get_by_label("Shared (others can watch)").check()
+    await expect(ann.page.get_by_label("Shared (others can watch)")).to_be_checked()
     await bob.open("/app/terminals")
     await bob.page.get_by_role("link", name="main").click()
     await shows_line(bob, "hello 1")
@@ -104,8 +104,8 @@ async def test_another_person_watches_a_shared_shell_only_while_it_is_shared(har
     await bob.page.keyboard.type("echo never\n")
     await typed(ann, "echo hello $((2))\n")
     assert "never" not in await shows_line(bob, "hello 2")
-    await ann.page.get_by_label("Shared: others may watch").uncheck()
-    await expect(bob.page.get_by_role("status").filter(has_text="It has ended")).to_be_visible()
+    await ann.page.get_by_label("Shared (others can watch)").uncheck()
+    await expect(bob.page.get_by_role("status").filter(has_text="Terminal ended")).to_be_visible()
 
 
 async def test_program_output_is_only_ever_drawn(harness: UiHarness) -> None:
@@ -131,7 +131,7 @@ async def test_program_output_is_only_ever_drawn(harness: UiHarness) -> None:
 async def test_a_user_without_terminal_access_sees_that_message(harness: UiHarness) -> None:
     viewer = await harness.device("Viewer", scopes=("view",), at="/app/terminals/main")
     await expect(viewer.page.get_by_text("lacks the scope “terminal”")).to_be_visible()
-    assert await viewer.page.get_by_role("link", name="Shells").count() == 0
+    assert await viewer.page.get_by_role("link", name="Terminals").count() == 0
 
     # The page requests no terminal before it knows the user.
     known = asyncio.Event()
@@ -155,10 +155,10 @@ async def test_a_session_on_a_terminal_leads_to_it(harness: UiHarness) -> None:
     on_one = await harness.session("hello", settings={"link": "terminal"})
     other = await harness.session("hello")
     desktop = await harness.device(at=f"/app/s/{other}")
-    await desktop.page.get_by_role("button", name="This session").click()
+    await desktop.page.get_by_role("button", name="Session menu").click()
     await expect(desktop.page.get_by_role("menuitem", name="Rename…")).to_be_visible()
-    await expect(desktop.page.get_by_role("menuitem", name="Its terminal")).to_have_count(0)
+    await expect(desktop.page.get_by_role("menuitem", name="Open terminal")).to_have_count(0)
     await desktop.open(f"/app/s/{on_one}")
-    await desktop.page.get_by_role("button", name="This session").click()
-    await desktop.page.get_by_role("menuitem", name="Its terminal").click()
+    await desktop.page.get_by_role("button", name="Session menu").click()
+    await desktop.page.get_by_role("menuitem", name="Open terminal").click()
     await expect(desktop.page).to_have_url(f"{desktop.base}/app/terminals/session/{on_one}")

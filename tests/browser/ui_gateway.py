@@ -70,7 +70,7 @@ class Gateway:
 
 
 async def shown_texts(page: Page) -> list[str]:
-    found: list[str] = await page.locator(".said").all_inner_texts()
+    found: list[str] = await page.locator(".agent-text").all_inner_texts()
     return [" ".join(text.split()) for text in found]
 
 

@@ -1,4 +1,4 @@
-// The frame around every page: navigation, the state of the connection, the page itself, toasts.
+// The frame around every page: navigation, connection status, the page itself, toasts.
 
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
@@ -37,7 +37,7 @@ async function load(page: Page): Promise<void> {
   }
 }
 
-// The page that the address names is fetched while it is asked who is signed in, not after the frame was drawn.
+// Load the page of this address while `/v1/me` is requested, instead of after the frame is drawn.
 const first = find(address.peek());
 if (first) void load(first.page);
 
@@ -54,11 +54,11 @@ export function App() {
   return (
     <div class="frame">
       <a class="skip" href="#main">
-        Skip to the page
+        Skip to content
       </a>
       <Nav at={at} />
       <div class="page" id="main" tabIndex={-1}>
-        {found ? <Shown page={found.page} params={found.params} /> : <Nowhere />}
+        {found ? <CurrentPage page={found.page} params={found.params} /> : <NotFound />}
       </div>
       <Connection />
       <Toasts />
@@ -67,38 +67,38 @@ export function App() {
   );
 }
 
-function Shown({ page, params }: { page: Page; params: Record<string, string> }) {
+function CurrentPage({ page, params }: { page: Page; params: Record<string, string> }) {
   const Component = loaded.value.get(page);
   useEffect(() => {
     if (!loaded.peek().has(page)) void load(page);
     document.title = `${page.title} · Fairlead`;
   }, [page]);
-  // A page that needs a scope asks for nothing before it is known whether this device has it.
+  // A page that needs a scope is not drawn, and sends no request, until the scopes of this device are known.
   if (Component && (!page.scope || may(page.scope))) return <Component params={params} />;
   if (page.scope && me.value && !may(page.scope))
     return (
       <main class="empty">
         <h1>{page.title}</h1>
-        <p>This device may not open this page: its credential lacks the scope “{page.scope}”.</p>
+        <p>This device cannot open this page: its credential lacks the scope “{page.scope}”.</p>
       </main>
     );
   if (failed.value === page)
     return (
       <main class="empty">
         <h1>{page.title}</h1>
-        <p>This page could not be loaded. The gateway may be restarting, or was updated.</p>
-        <Button label="Load again" icon="refresh" onClick={() => location.reload()} />
+        <p>This page could not be loaded. The gateway may be restarting or may have been updated.</p>
+        <Button label="Reload" icon="refresh" onClick={() => location.reload()} />
       </main>
     );
   return <main class="empty" aria-busy="true" aria-label={page.title} />;
 }
 
-function Nowhere() {
+function NotFound() {
   return (
     <main class="empty">
-      <h1>There is nothing here</h1>
+      <h1>Page not found</h1>
       <p>
-        The address has no page. <Link to="/app">To the sessions</Link>
+        No page has this address. <Link to="/app">Go to sessions</Link>
       </p>
     </main>
   );
@@ -108,7 +108,7 @@ function Nav({ at }: { at: string }) {
   useKeys("Pages", [
     {
       keys: ["?"],
-      about: "This sheet",
+      about: "Keyboard shortcuts",
       run: () => {
         helpShown.value = true;
       },
@@ -143,15 +143,15 @@ function Nav({ at }: { at: string }) {
   );
 }
 
-/** Said whenever what is shown may not be the newest, and never else. */
+/** Shown only while the page may be out of date. */
 function Connection() {
   const status = wire.status.value;
   return (
     <div class="connection" role="status" data-status={status}>
       {status === "offline" && (
-        <span class="connection-told">
+        <span class="connection-message">
           Offline: the gateway cannot be reached.
-          <Button label="Try now" kind="quiet" onClick={() => wire.reconnect()} />
+          <Button label="Retry now" kind="quiet" onClick={() => wire.reconnect()} />
         </span>
       )}
     </div>

@@ -1,4 +1,4 @@
-// Shown to whoever is not signed in: how to get a link, and a place to paste one.
+// The sign-in page: explains how to get a login link, and accepts a pasted one.
 
 import { signal } from "@preact/signals";
 import { Button } from "./parts/button";
@@ -13,7 +13,7 @@ async function use(event: Event): Promise<void> {
   event.preventDefault();
   const code = /(?:#login=)?([A-Za-z0-9_-]{16,})\s*$/.exec(pasted.value)?.[1];
   if (!code) {
-    loginError.value = "That is no login link. It ends with #login= and a long code.";
+    loginError.value = "This is not a login link. A login link ends with #login= and a long code.";
     return;
   }
   busy.value = true;
@@ -33,8 +33,8 @@ export function Login() {
       <form onSubmit={(event) => void use(event)}>
         <h1>Fairlead</h1>
         <p>
-          This browser is not signed in yet. On the gateway's machine run <code>fairlead login</code> and open the link
-          that it prints, or paste it here. It works once, for ten minutes.
+          This browser is not signed in. Run <code>fairlead login</code> on the gateway's machine, then open the link that
+          it prints or paste it here. The link works once and expires after ten minutes.
         </p>
         <Field label="Login link" {...(loginError.value ? { wrong: loginError.value } : {})}>
           <input

@@ -1,4 +1,4 @@
-// The start: the login code leaves the address first, then the page is drawn and the connection begun.
+// Entry point: removes the login code from the address, then draws the page and opens the connection.
 
 import { effect } from "@preact/signals";
 import { render } from "preact";
@@ -21,7 +21,7 @@ async function start(): Promise<void> {
     try {
       await signIn(code);
     } catch (error) {
-      // A link that is spent is no matter where this browser is signed in already.
+      // If this browser is already signed in, a used link needs only a toast.
       if (key.value) toastError(error);
       else loginError.value = error instanceof Error ? error.message : String(error);
     }
@@ -32,7 +32,7 @@ async function start(): Promise<void> {
       learnMe().catch(toastError);
     } else wire.stop();
   });
-  // A page that was opened while the gateway was away asks again when it is back.
+  // A page opened while the gateway was unreachable loads the identity when it is back.
   effect(() => {
     if (wire.status.value === "live" && !me.peek()) learnMe().catch(toastError);
   });

@@ -1,10 +1,10 @@
-// Toasts of what happens elsewhere: of the kinds that this device wants, and never of what is on the screen already.
+// Toasts for notices of other sessions, of the kinds chosen on this device; not for what is already on the screen.
 
 import { signal } from "@preact/signals";
 import { type Notice, onNotice } from "./live/notices";
 import { toast } from "./parts/toast";
 import { address, go } from "./router";
-import { USUAL_TOASTS } from "./state/kinds";
+import { DEFAULT_TOASTS } from "./state/kinds";
 import { oneLine } from "./state/text";
 
 const KEPT = "fairlead.toasts";
@@ -19,9 +19,9 @@ export function keepToastKinds(kinds: string[]): void {
 function read(): string[] {
   try {
     const kept: unknown = JSON.parse(localStorage.getItem(KEPT) ?? "null");
-    return Array.isArray(kept) ? kept.filter((one) => typeof one === "string") : USUAL_TOASTS;
+    return Array.isArray(kept) ? kept.filter((one) => typeof one === "string") : DEFAULT_TOASTS;
   } catch {
-    return USUAL_TOASTS;
+    return DEFAULT_TOASTS;
   }
 }
 
@@ -34,7 +34,7 @@ const LATE_MS = 60_000;
 
 onNotice((notice) => {
   if (!toastKinds.value.includes(notice.kind)) return;
-  // What was missed while away is in the feed; it does not pile up on the screen.
+  // Older notices are in the feed; toasts for them would pile up.
   if (Date.now() - notice.at > LATE_MS) return;
   const at = address.value;
   if (notice.session && at === `/app/s/${notice.session}`) return;

@@ -9,12 +9,12 @@ export interface PageProps {
 }
 
 export interface Page {
-  /** Paths that it answers, with `:name` for parameters. */
+  /** Its paths, with `:name` for parameters. */
   paths: string[];
   title: string;
-  /** Where it stands in the navigation; without it, it is reached by links alone. */
+  /** Its navigation entry. A page without one is reached only by links. */
   nav?: { icon: IconName; to: string; label: string; key: string };
-  /** Who may open it; without, whoever is signed in. */
+  /** The scope it requires. Without one, every signed-in device may open it. */
   scope?: Scope;
   load: () => Promise<{ default: ComponentType<PageProps> }>;
 }
@@ -39,22 +39,22 @@ export const PAGES: Page[] = [
       "/app/terminals/of/:owner/:name",
       "/app/terminals/session/:session",
     ],
-    title: "Shells",
-    nav: { icon: "terminal", to: "/app/terminals", label: "Shells", key: "t" },
+    title: "Terminals",
+    nav: { icon: "terminal", to: "/app/terminals", label: "Terminals", key: "t" },
     scope: "terminal",
     load: () => import("./pages/terminals"),
   },
   {
-    paths: ["/app/notices"],
-    title: "Notices",
-    nav: { icon: "notices", to: "/app/notices", label: "Notices", key: "n" },
-    load: () => import("./pages/notices"),
+    paths: ["/app/notifications"],
+    title: "Notifications",
+    nav: { icon: "notifications", to: "/app/notifications", label: "Notifications", key: "n" },
+    load: () => import("./pages/notifications"),
   },
   {
-    paths: ["/app/insight"],
-    title: "Insight",
-    nav: { icon: "insight", to: "/app/insight", label: "Insight", key: "i" },
-    load: () => import("./pages/insight"),
+    paths: ["/app/usage"],
+    title: "Usage",
+    nav: { icon: "usage", to: "/app/usage", label: "Usage", key: "u" },
+    load: () => import("./pages/usage"),
   },
   {
     paths: ["/app/settings"],

@@ -1,4 +1,4 @@
-// Which page is shown: the address, matched once. Links of ours change it without loading anything.
+// The current address as signals. Internal links change it without loading a page.
 
 import { computed, signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -16,14 +16,14 @@ function look(): void {
 
 addEventListener("popstate", look);
 
-/** Only to pages of ours: nothing that comes from outside can name another place. */
+/** Accepts only pages of this app, so that external data cannot navigate elsewhere. */
 export function go(to: string, options: { replace?: boolean } = {}): void {
-  if (!/^\/app(\/|$|\?)/.test(to)) throw new Error(`${to} is no page of ours`);
+  if (!/^\/app(\/|$|\?)/.test(to)) throw new Error(`${to} is not a page of this app`);
   history[options.replace ? "replaceState" : "pushState"](null, "", to);
   look();
 }
 
-/** The parameters of a path if it fits `/app/s/:session`, else null. */
+/** The parameters of a path that matches a pattern such as `/app/s/:session`, else null. */
 export function fits(pattern: string, at: string): Record<string, string> | null {
   const wanted = pattern.split("/").filter(Boolean);
   const found = at.split("/").filter(Boolean);

@@ -45,7 +45,7 @@ const CACHE = "fairlead-1";
 const SHELL = "/app";
 const SESSION = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
-interface Told {
+interface PushPayload {
   title?: unknown;
   message?: unknown;
   kind?: unknown;
@@ -75,7 +75,7 @@ worker.addEventListener("fetch", (event) => {
   else if (url.pathname.startsWith("/assets/") || url.pathname === "/icon.svg") event.respondWith(asset(event.request));
 });
 
-/** The newest if there is a network; else the one of last time. */
+/** The newest shell from the network, else the cached one. */
 async function shell(request: Request): Promise<Response> {
   const cache = await caches.open(CACHE);
   try {
@@ -87,7 +87,7 @@ async function shell(request: Request): Promise<Response> {
   }
 }
 
-/** A hash in the name: what is kept never goes stale. */
+/** The name contains a hash, so a cached asset never goes stale. */
 async function asset(request: Request): Promise<Response> {
   const cache = await caches.open(CACHE);
   const kept = await cache.match(request);
@@ -98,23 +98,23 @@ async function asset(request: Request): Promise<Response> {
 }
 
 worker.addEventListener("push", (event) => {
-  event.waitUntil(show(event.data?.json() as Told));
+  event.waitUntil(show(event.data?.json() as PushPayload));
 });
 
-async function show(told: Told): Promise<void> {
-  const answers = told.answers;
+async function show(payload: PushPayload): Promise<void> {
+  const answers = payload.answers;
   const codes =
     typeof answers?.allow === "string" && typeof answers.deny === "string"
       ? { allow: answers.allow, deny: answers.deny }
       : null;
-  const session = text(told.sessionId);
-  await worker.registration.showNotification(text(told.title) || "Fairlead", {
-    body: text(told.message),
+  const session = text(payload.sessionId);
+  await worker.registration.showNotification(text(payload.title) || "Fairlead", {
+    body: text(payload.message),
     icon: "/icon-192.png",
     badge: "/icon-192.png",
-    tag: text(told.cursor),
-    requireInteraction: told.kind === "permission.asked",
-    data: { session: SESSION.test(session) ? session : "", kind: text(told.kind), codes },
+    tag: text(payload.cursor),
+    requireInteraction: payload.kind === "permission.asked",
+    data: { session: SESSION.test(session) ? session : "", kind: text(payload.kind), codes },
     actions: codes
       ? [
           { action: "allow", title: "Allow once" },
@@ -151,15 +151,15 @@ async function decide(code: string): Promise<void> {
   } catch {
     why = "The gateway cannot be reached.";
   }
-  // Nobody may believe that it was answered.
+  // The user must not believe that the request was answered.
   await worker.registration.showNotification("Not answered", {
-    body: why || "Open the card of what waits.",
+    body: why || "Open Fairlead to answer the request.",
     icon: "/icon-192.png",
     data: { session: "", kind: "permission.asked", codes: null },
   });
 }
 
-/** Only to pages of ours: what a message says is never an address. */
+/** Opens only pages of this app: a push message never contains an address. */
 async function open(path: string): Promise<void> {
   const pages = await worker.clients.matchAll({ type: "window", includeUncontrolled: true });
   const page = pages[0];

@@ -1,16 +1,16 @@
-// The list of sessions: what is gone while nobody could be told of it leaves the list with the next connection.
+// The list of sessions: a session that disappeared while disconnected leaves the list with the next connection.
 
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import type { Summary } from "../src/wire/types";
 
 const gateway = vi.hoisted(() => ({
   sessions: [] as Summary[],
-  told: (_sessions: string[]) => {},
+  notify: (_sessions: string[]) => {},
 }));
 
-vi.mock("../src/live/news", () => ({
-  onNews: (listener: (sessions: string[]) => void) => {
-    gateway.told = listener;
+vi.mock("../src/live/session-changes", () => ({
+  onSessionChanges: (listener: (sessions: string[]) => void) => {
+    gateway.notify = listener;
   },
 }));
 
@@ -39,14 +39,14 @@ describe("the list of sessions", () => {
     return () => vi.useRealTimers();
   });
 
-  it("after a reconnect has no session any more that is not shared any more, however far down it stood", async () => {
+  it("drops a session that is no longer shared after a reconnect, even on a later page", async () => {
     const { loadMore, refresh, summaries } = await import("../src/live/sessions");
     await refresh();
     await loadMore();
     expect(summaries.value).toHaveLength(200);
     gateway.sessions = gateway.sessions.filter((session) => session.session !== "s150");
-    gateway.told(["s3"]);
-    gateway.told([]);
+    gateway.notify(["s3"]);
+    gateway.notify([]);
     await vi.runAllTimersAsync();
     const ids = summaries.value.map((session) => session.session);
     expect(ids).toHaveLength(200);

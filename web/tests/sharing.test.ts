@@ -1,4 +1,4 @@
-// Who may share a session, with whom it is shared, and what is said about it.
+// Who may share a session, the users it is shared with, and the messages about it.
 
 import { describe, expect, it } from "vitest";
 import { alreadySees, done, mayManage, refused, sharingOf, withdrawals } from "../src/state/sharing";
@@ -7,7 +7,7 @@ import type { Me, Scope } from "../src/wire/types";
 const me = (user: string, ...scopes: Scope[]): Me => ({ credential: "c", user, name: user, scopes });
 
 describe("sharing", () => {
-  it("tells everybody from users by name", () => {
+  it("separates all users from named users", () => {
     expect(sharingOf({ owner: "ann", shared: ["*", "cy", "bob"] })).toEqual({
       owner: "ann",
       everybody: true,
@@ -16,7 +16,7 @@ describe("sharing", () => {
     expect(sharingOf({ owner: "", shared: [] })).toEqual({ owner: "", everybody: false, users: [] });
   });
 
-  it("is the owner's and the admins' to decide, with a device that may do more than look", () => {
+  it("is allowed for the owner and admins, unless the device is view-only", () => {
     expect(mayManage(me("ann", "view", "chat"), "ann")).toBe(true);
     expect(mayManage(me("eve", "admin"), "ann")).toBe(true);
     expect(mayManage(me("bob", "view", "chat", "approve", "terminal"), "ann")).toBe(false);
@@ -24,23 +24,23 @@ describe("sharing", () => {
     expect(mayManage(null, "ann")).toBe(false);
   });
 
-  it("of a session whose owner was removed is the admins' alone", () => {
+  it("of a session whose owner was removed is allowed only for admins", () => {
     expect(mayManage(me("", "view", "chat"), "")).toBe(false);
     expect(mayManage(me("eve", "admin"), "")).toBe(true);
   });
 
-  it("with somebody who sees it already is said before it is tried", () => {
+  it("with a user who already has access is reported before it is sent", () => {
     const sharing = sharingOf({ owner: "ann", shared: ["bob"] });
-    expect(alreadySees(sharing, "ann")).toBe("ann is the owner and sees it already.");
-    expect(alreadySees(sharing, "bob")).toBe("It is shared with bob already.");
+    expect(alreadySees(sharing, "ann")).toBe("ann is the owner and already has access.");
+    expect(alreadySees(sharing, "bob")).toBe("Already shared with bob.");
     expect(alreadySees(sharing, "cy")).toBe("");
   });
 
-  it("with everybody does not keep a user from being named for the time after", () => {
+  it("with all users still allows adding a user by name", () => {
     expect(alreadySees(sharingOf({ owner: "ann", shared: ["*"] }), "bob")).toBe("");
   });
 
-  it("ends for everybody and for each by name", () => {
+  it("ends for all users and for each named user", () => {
     expect(withdrawals(sharingOf({ owner: "ann", shared: ["bob", "*", "cy"] }))).toEqual([
       { everybody: true, remove: true },
       { user: "bob", remove: true },
@@ -49,16 +49,16 @@ describe("sharing", () => {
     expect(withdrawals(sharingOf({ owner: "ann", shared: [] }))).toEqual([]);
   });
 
-  it("says what was done", () => {
+  it("reports what was done", () => {
     expect(done({ user: "bob" })).toBe("Shared with bob.");
     expect(done({ everybody: true, remove: true })).toBe("No longer shared with everybody.");
   });
 
-  it("says in plain words why it was refused", () => {
+  it("explains a rejection", () => {
     const user = { code: "not_found", message: "There is no user bbo.", data: { what: "user", given: "bbo" } };
     expect(refused(user)).toContain("There is no user called “bbo”. Check the spelling");
     const session = { code: "not_found", message: "There is no session s1.", data: { what: "session", given: "s1" } };
-    expect(refused(session)).toBe("This session was deleted, or you no longer see it.");
+    expect(refused(session)).toBe("This session was deleted, or it is no longer shared with you.");
     const owner = "Only its owner or an admin may share this session.";
     expect(refused({ code: "not_allowed", message: owner, data: {} })).toBe(owner);
   });

@@ -47,16 +47,16 @@ class FakeSocket {
 }
 
 class Seen implements Watcher {
-  told: string[] = [];
+  answers: string[] = [];
   seqs: number[] = [];
   subscribed(answer: { verdict: string }): void {
-    this.told.push(answer.verdict);
+    this.answers.push(answer.verdict);
   }
   event(event: Event): void {
     this.seqs.push(event.seq);
   }
   failed(error: { code: string }): void {
-    this.told.push(error.code);
+    this.answers.push(error.code);
   }
 }
 
@@ -136,7 +136,7 @@ describe("the socket", () => {
     subscribed(second, 4);
     [3, 4].forEach((seq) => second.say(event(seq)));
     expect(seen.seqs).toEqual([1, 2, 3, 4]);
-    expect(seen.told).toEqual(["ok", "ok"]);
+    expect(seen.answers).toEqual(["ok", "ok"]);
   });
 
   it("asks again where something is missing, and takes what the log really lacks", async () => {
@@ -160,7 +160,7 @@ describe("the socket", () => {
     const socket = await connected(wire);
     subscribed(socket, 2, "gap", "new");
     [1, 2].forEach((seq) => socket.say(event(seq)));
-    expect([seen.told, seen.seqs]).toEqual([["gap"], [1, 2]]);
+    expect([seen.answers, seen.seqs]).toEqual([["gap"], [1, 2]]);
   });
 
   it("sends a command again under its key until it is answered, and then no more", async () => {
@@ -196,7 +196,7 @@ describe("the socket", () => {
     const seen = watching(wire);
     const socket = await connected(wire);
     socket.say({ type: "error", id: socket.asked("subscribe")[0]!["id"], code: "not_found", message: "no" });
-    expect(seen.told).toEqual(["not_found"]);
+    expect(seen.answers).toEqual(["not_found"]);
   });
 
   it("lets a connection go that does not answer", async () => {

@@ -1,4 +1,4 @@
-// Answering: sent once under a key, kept up over a lost connection, and told to the card at once.
+// Answers a request: sent once under a key, resent after a lost connection, and shown on the card at once.
 
 import { useEffect, useState } from "preact/hooks";
 import { asWire } from "../live/session";
@@ -15,7 +15,7 @@ export interface AnswerFields {
   interrupt?: boolean;
 }
 
-/** Milliseconds in which a card that has just appeared takes no answer: a thumb may have been on its way. */
+/** Milliseconds in which a new card accepts no answer: a tap may have been meant for something else. */
 const ARMED_MS = 500;
 
 export function useAnswer(session: string, request: string) {
@@ -33,11 +33,11 @@ export function useAnswer(session: string, request: string) {
       await wire.command("answer", { session, request, ...fields });
       settle(request, { behavior: fields.behavior, by: "", at: Date.now() });
     } catch (caught) {
-      const told = asWire(caught);
-      setError(told.message);
-      // Somebody was first: the card then says who.
-      if (told.code === "stale" && typeof told.data["by"] === "string")
-        settle(request, { behavior: "", by: told.data["by"], at: Date.now() });
+      const failure = asWire(caught);
+      setError(failure.message);
+      // Another user answered first: the card then shows who.
+      if (failure.code === "stale" && typeof failure.data["by"] === "string")
+        settle(request, { behavior: "", by: failure.data["by"], at: Date.now() });
     }
     setBusy(false);
   };

@@ -1,5 +1,5 @@
-// What a session asks a person: a permission, a question or a plan; once it is answered, by whom. Used on the page of all
-// that waits and inside a conversation.
+// A request to a person: a permission, a question or a plan; once it is answered, who answered. Used on the page of
+// waiting requests and inside a conversation.
 
 import { useEffect, useRef } from "preact/hooks";
 import { type Settled, settled } from "../live/waiting";
@@ -25,20 +25,20 @@ export function Approval({ event, session }: { event: AskEvent; session: string 
   }
 }
 
-const WORDS = { allow: "Allowed", deny: "Denied", "": "Settled" } as const;
+const OUTCOMES = { allow: "Allowed", deny: "Denied", "": "Resolved" } as const;
 
-/** Who answered, on which device, when: the name of a credential is that of its device. */
+/** Who answered, on which device, and when: a credential has the name of its device. */
 function Outcome({ behavior, by, at }: Settled) {
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    // The button that had the focus is gone with its card: who uses the keyboard goes on from here.
+    // The focused button disappears with its card: keyboard users continue from here.
     if (document.activeElement === document.body) place.current?.focus({ preventScroll: true });
   }, []);
   return (
     <div ref={place} tabIndex={-1} class={`outcome ${behavior || "gone"}`} role="status">
       <Icon name={behavior === "allow" ? "check" : behavior === "deny" ? "close" : "clock"} />
       <span>
-        <strong>{WORDS[behavior]}</strong>
+        <strong>{OUTCOMES[behavior]}</strong>
         {by && <> by {oneLine(by, 80)}</>} · <Time at={at} />
       </span>
     </div>

@@ -1,5 +1,5 @@
-// A tool's call, by its kind: commands with what they printed, changes as a diff, reads and searches as one line,
-// todos as a list, subagents as a thread.
+// A tool call, by its kind: commands with their output, changes as a diff, reads and searches as one line, todos as a
+// list, subagents as a thread.
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
@@ -12,7 +12,7 @@ import { type CallKind, ending, headline, images, kindOf, outcome, todos } from 
 import { changeOf } from "../state/changes";
 import type { CallItem, Item } from "../state/items";
 import { asText, duration, plain, textOf } from "../state/text";
-import { Decided, Waits } from "./ask";
+import { Decided, OpenRequest } from "./ask";
 
 const ICONS: Record<CallKind, IconName> = {
   command: "terminal",
@@ -27,7 +27,7 @@ const ICONS: Record<CallKind, IconName> = {
   other: "tool",
 };
 
-/** Folded until somebody asks: what most people do not read. */
+/** Collapsed until opened: most people do not read these. */
 const FOLDED = new Set<CallKind>(["read", "search", "web", "other"]);
 
 interface CallProps {
@@ -35,7 +35,7 @@ interface CallProps {
   session: string;
   folder: string;
   draw: (items: Item[]) => ComponentChildren;
-  /** A place inside that was asked for: what hides it opens. */
+  /** Whether it contains the revealed item, so that it must be open. */
   reveal: boolean;
 }
 
@@ -44,7 +44,7 @@ export function Call({ item, session, folder, draw, reveal }: CallProps) {
   const [chosen, setChosen] = useState<boolean | null>(null);
   const waits = item.ask !== null && !item.ask.resolved && !item.ask.cancelled && item.state === "running";
   const byItself = item.thread ? item.thread.state === "running" : !FOLDED.has(kind) || item.state === "failed";
-  // What waits is shown by its card; the same twice helps nobody.
+  // The card of an open request shows the call already.
   const open = (chosen ?? (reveal || byItself)) && (!waits || item.thread !== null);
   const { verb, about, code } = headline(item, folder);
   const id = `call-${item.call}`;
@@ -63,14 +63,14 @@ export function Call({ item, session, folder, draw, reveal }: CallProps) {
         {about && <span class={code ? "about mono" : "about"}>{about}</span>}
         <State item={item} />
       </button>
-      {waits && item.ask && <Waits ask={item.ask} session={session} />}
+      {waits && item.ask && <OpenRequest ask={item.ask} session={session} />}
       {open && (
         <div class="call-body" id={`${id}-body`}>
           <Body item={item} kind={kind} folder={folder} draw={draw} />
         </div>
       )}
       {item.ask?.resolved && <Decided resolved={item.ask.resolved} />}
-      {item.ask?.cancelled && <p class="quiet">No longer asked: {plain(item.ask.cancelled)}</p>}
+      {item.ask?.cancelled && <p class="quiet">Request cancelled: {plain(item.ask.cancelled)}</p>}
     </article>
   );
 }
@@ -93,12 +93,12 @@ function State({ item }: { item: CallItem }) {
         <span class="dot working" /> {item.elapsed ? duration(item.elapsed * 1000) : "running"}
       </span>
     );
-  const said = item.state === "failed" ? "failed" : item.state === "interrupted" ? "interrupted" : outcome(item);
-  return said ? <span class={item.state === "failed" ? "state bad" : "state"}>{said}</span> : null;
+  const text = item.state === "failed" ? "failed" : item.state === "interrupted" ? "interrupted" : outcome(item);
+  return text ? <span class={item.state === "failed" ? "state bad" : "state"}>{text}</span> : null;
 }
 
-/** A subagent's report is most often its last words, which stand in its thread already. */
-function isNews(thread: { items: Item[]; summary: string }): boolean {
+/** A subagent's report usually repeats its last message, which its thread shows already. */
+function hasNewReport(thread: { items: Item[]; summary: string }): boolean {
   const report = thread.summary.trim();
   return report !== "" && !thread.items.some((one) => one.kind === "text" && one.text.trim() === report);
 }
@@ -115,7 +115,7 @@ function Body({ item, kind, draw }: BodyProps) {
     return (
       <div class="thread">
         {draw(item.thread.items)}
-        {isNews(item.thread) && <Markdown text={item.thread.summary} />}
+        {hasNewReport(item.thread) && <Markdown text={item.thread.summary} />}
       </div>
     );
   switch (kind) {
@@ -159,7 +159,7 @@ function Command({ item }: { item: CallItem }) {
               <Code text={plain(command)} language="bash" inner />
             </code>
           </pre>
-          <Copy text={command} label="Copy the command" />
+          <Copy text={command} label="Copy command" />
         </div>
       )}
       {item.note && <p class="quiet">{plain(item.note)}</p>}

@@ -12,7 +12,7 @@ import { amount, duration, money, oneLine, plain } from "../state/text";
 import { me } from "../wire/login";
 import type { Block } from "../wire/types";
 import { Call, Pictures } from "./call";
-import { Decided, Waits } from "./ask";
+import { Decided, OpenRequest } from "./ask";
 import { images } from "../state/calls";
 
 export interface Acts {
@@ -27,7 +27,7 @@ interface ItemProps {
   session: string;
   folder: string;
   acts: Acts | null;
-  /** The seq that was asked for, where it is this item or inside it. */
+  /** The seq to reveal if it is this item or inside it, else 0. */
   reveal: number;
 }
 
@@ -51,7 +51,7 @@ export class ItemView extends Component<ItemProps> {
       case "user":
         return <UserMessage item={item} acts={acts} />;
       case "text":
-        return <Said item={item} />;
+        return <AgentText item={item} />;
       case "thinking":
         return <Thought item={item} />;
       case "call":
@@ -67,14 +67,14 @@ export class ItemView extends Component<ItemProps> {
       case "end":
         return <TurnEnd item={item} />;
       case "note":
-        return <Aside item={item} />;
+        return <Note item={item} />;
       case "ask":
         return item.ask.resolved ? (
           <Decided resolved={item.ask.resolved} />
         ) : item.ask.cancelled ? (
-          <p class="quiet">No longer asked: {plain(item.ask.cancelled)}</p>
+          <p class="quiet">Request cancelled: {plain(item.ask.cancelled)}</p>
         ) : (
-          <Waits ask={item.ask} session={session} />
+          <OpenRequest ask={item.ask} session={session} />
         );
     }
   }
@@ -112,21 +112,21 @@ function holds(item: Item, seq: number): boolean {
 function UserMessage({ item, acts }: { item: UserItem; acts: Acts | null }) {
   const ours = !item.by || item.by === me.value?.name;
   const who = item.via === "agent" ? "Agent" : ours ? "You" : plain(item.by);
-  const told = item.via === "steer" ? "steered" : "";
+  const tag = item.via === "steer" ? "steered" : "";
   return (
-    <div class={`user ${item.via} ${item.sending ? "sending" : ""}`} role="group" aria-label={`${who} said`}>
+    <div class={`user ${item.via} ${item.sending ? "sending" : ""}`} role="group" aria-label={who === "You" ? "Your message" : `Message from ${who}`}>
       <header>
         <strong>{who}</strong>
-        {told && <span class="quiet">{told}</span>}
+        {tag && <span class="quiet">{tag}</span>}
         {item.sending ? <span class="quiet">sending…</span> : <Time at={item.at} />}
         {acts && !item.sending && !item.error && item.via !== "agent" && (
           <Menu
-            label="More about this message"
+            label="Message actions"
             icon="more"
             bare
             items={[
-              { label: "Fork from here", icon: "fork", about: "A new session that goes on after this turn", onChoose: () => acts.fork(item.message) },
-              { label: "Rewind files to here…", icon: "rewind", about: "Shows first what would change", onChoose: () => acts.rewind(item.message) },
+              { label: "Fork from here", icon: "fork", about: "Starts a new session from the end of this turn", onChoose: () => acts.fork(item.message) },
+              { label: "Restore files…", icon: "rewind", about: "First shows what would change", onChoose: () => acts.rewind(item.message) },
             ]}
           />
         )}
@@ -147,15 +147,15 @@ export function Content({ blocks }: { blocks: Block[] }) {
   return (
     <>
       {blocks.map((block, index) => {
-        if (block.type === "text") return <Words key={index} text={String((block as { text: unknown }).text)} />;
+        if (block.type === "text") return <UserText key={index} text={String((block as { text: unknown }).text)} />;
         if (block.type === "image") {
           const sources = images([block]);
-          return sources.length ? <Pictures key={index} sources={sources} /> : <p key={index}>(an image)</p>;
+          return sources.length ? <Pictures key={index} sources={sources} /> : <p key={index}>(picture)</p>;
         }
         const title = (block as { title?: unknown }).title;
         return (
           <p key={index} class="attached">
-            <Icon name="file" /> {typeof title === "string" ? oneLine(title) : "A document"}
+            <Icon name="file" /> {typeof title === "string" ? oneLine(title) : "Document"}
           </p>
         );
       })}
@@ -165,8 +165,8 @@ export function Content({ blocks }: { blocks: Block[] }) {
 
 const LONG = 2400;
 
-/** What a person typed is shown as it was typed. */
-function Words({ text }: { text: string }) {
+/** A user's text, shown as typed. */
+function UserText({ text }: { text: string }) {
   const [all, setAll] = useState(false);
   const clean = plain(text);
   const cut = !all && clean.length > LONG;
@@ -182,10 +182,10 @@ function Words({ text }: { text: string }) {
   );
 }
 
-function Said({ item }: { item: TextItem }) {
+function AgentText({ item }: { item: TextItem }) {
   return (
-    <div class={item.error ? "said bad" : "said"} aria-busy={item.streaming}>
-      {item.missing > 0 && <p class="quiet">… what was written before is being fetched</p>}
+    <div class={item.error ? "agent-text bad" : "agent-text"} aria-busy={item.streaming}>
+      {item.missing > 0 && <p class="quiet">Loading the beginning of this message…</p>}
       <Markdown text={item.text} streaming={item.streaming} />
     </div>
   );
@@ -235,29 +235,29 @@ function TurnEnd({ item }: { item: EndItem }) {
 }
 
 function Failure({ item }: { item: EndItem }) {
-  const told = [item.reason, ...item.errors].filter(Boolean).map((one) => plain(one));
-  const all = told.join(" ").toLowerCase();
+  const reasons = [item.reason, ...item.errors].filter(Boolean).map((one) => plain(one));
+  const all = reasons.join(" ").toLowerCase();
   const what = /max_turns/.test(all)
-    ? "The limit of model calls for one turn is reached. Send “go on” to continue."
+    ? "This turn reached its limit of model calls. Send “continue” to go on."
     : /budget/.test(all)
-      ? "The budget that this session was begun with is used up. Begin a new session to go on."
+      ? "This session has used up its budget. Start a new session to continue."
       : /401|authentication|api key|login/.test(all)
-        ? "The agent is not signed in to its model. Sign it in on the gateway's machine, then send again."
+        ? "The agent is not signed in to its model. Sign in on the gateway's machine, then send the message again."
         : /429|rate.?limit/.test(all)
-          ? "The model's rate limit is reached. Wait for its window, then send again."
+          ? "The model's rate limit was reached. Wait until it resets, then send the message again."
           : /529|overloaded|50\d/.test(all)
-            ? "The model's service is overloaded. Send again in a moment."
-            : "Send the message again, or say what to do differently.";
+            ? "The model's service is overloaded. Send the message again in a moment."
+            : "Send the message again, or change your instructions.";
   return (
     <div class="banner" role="note">
       <span>
-        {told.length ? told.join(" · ") : "The turn failed."} <strong>{what}</strong>
+        {reasons.length ? reasons.join(" · ") : "The turn failed."} <strong>{what}</strong>
       </span>
     </div>
   );
 }
 
-function Aside({ item }: { item: NoteItem }) {
+function Note({ item }: { item: NoteItem }) {
   if (item.tone === "quiet")
     return (
       <p class="aside">

@@ -1,4 +1,4 @@
-// A permission: exactly what will run, then allow once, allow by a rule that says what it covers, change the input, deny.
+// A permission request: shows exactly what will run; then allow once, allow by a rule, edit the input, or deny.
 
 import { useEffect, useState } from "preact/hooks";
 import { Button } from "../parts/button";
@@ -39,7 +39,7 @@ export function Permission({ event, session }: { event: PermissionAsked; session
     let gone = false;
     rest.get<Report>(`/v1/permissions/${encodeURIComponent(event.request)}`).then(
       (found) => !gone && setReport(found),
-      // Without the report the input itself is shown, which says the same in fewer words.
+      // Without the report, the input itself is shown.
       () => !gone && setReport({}),
     );
     return () => {
@@ -52,7 +52,7 @@ export function Permission({ event, session }: { event: PermissionAsked; session
       <header>
         <Icon name="waiting" />
         <h2>
-          <span class="approval-tool">{oneLine(event.tool, 80)}</span> waits for you
+          <span class="approval-tool">{oneLine(event.tool, 80)}</span> needs your approval
         </h2>
       </header>
       {event.title && <p class="approval-title">{oneLine(event.title, 300)}</p>}
@@ -76,10 +76,10 @@ export function Permission({ event, session }: { event: PermissionAsked; session
           />
           <Button label="Deny" icon="close" class="large" disabled={!ready} expanded={part === "deny"} onClick={toggle("deny")} />
           <Button label="Always allow…" kind="quiet" disabled={!ready} expanded={part === "rule"} onClick={toggle("rule")} />
-          <Button label="Change it…" kind="quiet" disabled={!ready} expanded={part === "edit"} onClick={toggle("edit")} />
+          <Button label="Edit…" kind="quiet" disabled={!ready} expanded={part === "edit"} onClick={toggle("edit")} />
         </div>
       ) : (
-        <p class="approval-why">This device may look, but not answer: its credential lacks the scope “approve”.</p>
+        <p class="approval-why">This device can view requests but not answer them: its credential lacks the scope “approve”.</p>
       )}
       {part === "deny" && <Denying answer={answer} ready={ready} />}
       {part === "rule" && <Remembering request={event.request} suggested={report?.suggested ?? []} answer={answer} ready={ready} />}
@@ -99,19 +99,19 @@ function WhatRuns({ event, report }: { event: PermissionAsked; report: Report | 
       {files.map((file) => (
         <section key={file.path}>
           <h3>
-            {file.new ? "Makes" : "Changes"} <code>{shortPath(file.path, report?.cwd)}</code>
+            {file.new ? "Creates" : "Changes"} <code>{shortPath(file.path, report?.cwd)}</code>
           </h3>
-          {file.outside && <Doubt text="It lies outside of this session's folders." />}
-          {!file.whole && !file.outside && <p class="approval-why">Only the parts that are replaced are shown.</p>}
+          {file.outside && <Doubt text="This file is outside this session's folders." />}
+          {!file.whole && !file.outside && <p class="approval-why">Only the replaced parts are shown.</p>}
           <Diff change={compare(file.path, file.before, file.after)} />
         </section>
       ))}
       {report?.host && (
         <p>
-          Asks <strong>{oneLine(report.host, 200)}</strong> for a page.
+          Fetches a page from <strong>{oneLine(report.host, 200)}</strong>.
         </p>
       )}
-      {event.blocked_path && <Doubt text={`It would leave the session's folders: ${oneLine(event.blocked_path, 300)}`} />}
+      {event.blocked_path && <Doubt text={`Path outside this session's folders: ${oneLine(event.blocked_path, 300)}`} />}
       {typeof command !== "string" && !files.length && report && <Input input={event.input} />}
     </div>
   );
@@ -123,24 +123,24 @@ function CommandLine({ command, report, about }: { command: string; report: Repo
   return (
     <>
       {typeof about === "string" && about && <p class="approval-why">{oneLine(about, 300)}</p>}
-      <pre class="command" tabIndex={0} role="group" aria-label="The command">
+      <pre class="command" tabIndex={0} role="group" aria-label="Command">
         <code>{plain(command)}</code>
       </pre>
       {several && (
         <section>
-          <h3>It runs {parts.length} commands</h3>
+          <h3>Runs {parts.length} commands</h3>
           <ol class="command-parts">
             {parts.map((one, index) => (
               <li key={index}>
                 <code>{plain(one.text)}</code>
-                {one.hidden && <span class="tag">inside another</span>}
+                {one.hidden && <span class="tag">nested</span>}
               </li>
             ))}
           </ol>
         </section>
       )}
-      {report?.writes?.map((target) => <Doubt key={target} text={`It writes into ${oneLine(target, 300)}`} />)}
-      {report?.doubts?.map((doubt) => <Doubt key={doubt} text={`Not known before it runs: ${oneLine(doubt, 300)}`} />)}
+      {report?.writes?.map((target) => <Doubt key={target} text={`Writes to ${oneLine(target, 300)}`} />)}
+      {report?.doubts?.map((doubt) => <Doubt key={doubt} text={`Cannot be determined before it runs: ${oneLine(doubt, 300)}`} />)}
     </>
   );
 }
@@ -156,7 +156,7 @@ function Doubt({ text }: { text: string }) {
 
 function Input({ input }: { input: Record<string, unknown> }) {
   const fields = Object.entries(input);
-  if (!fields.length) return <p class="approval-why">It takes no input.</p>;
+  if (!fields.length) return <p class="approval-why">No input.</p>;
   return (
     <dl class="input-fields">
       {fields.map(([name, value]) => (
@@ -185,7 +185,7 @@ function Denying({ answer, ready }: { answer: Answer; ready: boolean }) {
         deny(false);
       }}
     >
-      <Field label="Why not, and what instead" hint="The agent reads it. It may stay empty.">
+      <Field label="Reason" hint="Optional. The agent receives this message.">
         <textarea class="input" rows={2} value={message} onInput={(event) => setMessage(event.currentTarget.value)} />
       </Field>
       <div class="actions">
@@ -198,7 +198,7 @@ function Denying({ answer, ready }: { answer: Answer; ready: boolean }) {
 
 const ASK_MS = 250;
 
-/** Nothing is saved whose scope was not shown: the button is live only when the gateway has said what the rule covers. */
+/** A rule is saved only after its scope was shown: the button is enabled when the gateway has returned what it covers. */
 function Remembering(props: { request: string; suggested: RuleScope[]; answer: Answer; ready: boolean }) {
   const { request, suggested, answer, ready } = props;
   const [own, setOwn] = useState(suggested.length === 0);
@@ -230,7 +230,7 @@ function Remembering(props: { request: string; suggested: RuleScope[]; answer: A
       }}
     >
       <fieldset>
-        <legend>What is allowed from now on, in this session</legend>
+        <legend>Always allow in this session</legend>
         {suggested.length > 0 && (
           <label class="choice">
             <input type="radio" name={`rule-${request}`} checked={!own} onChange={() => setOwn(false)} />
@@ -246,7 +246,7 @@ function Remembering(props: { request: string; suggested: RuleScope[]; answer: A
         )}
         <label class="choice">
           <input type="radio" name={`rule-${request}`} checked={own} onChange={() => setOwn(true)} />
-          <span>A rule of my own</span>
+          <span>Custom rule</span>
         </label>
       </fieldset>
       {own && (
@@ -269,12 +269,12 @@ function Remembering(props: { request: string; suggested: RuleScope[]; answer: A
       {own && looked && !looked.problem && (
         <p class="rule-scope" role="status">
           <strong>{plain(looked.covers)}</strong>
-          {!looked.enough && " (this call itself would still be asked about)"}
+          {!looked.enough && " (this call would still need your approval)"}
         </p>
       )}
       <div class="actions">
         <Button
-          label="Save the rule and allow"
+          label="Save rule and allow"
           kind="primary"
           type="submit"
           class="large"
@@ -285,7 +285,7 @@ function Remembering(props: { request: string; suggested: RuleScope[]; answer: A
   );
 }
 
-/** A command is changed as text, anything else as its JSON; what it becomes is checked like a new call. */
+/** A command is edited as text, any other input as JSON. The result is checked like a new call. */
 function Changing({ event, answer, ready }: { event: PermissionAsked; answer: Answer; ready: boolean }) {
   const command = event.input["command"];
   const plainCommand = typeof command === "string";
@@ -298,10 +298,10 @@ function Changing({ event, answer, ready }: { event: PermissionAsked; answer: An
     }
     try {
       const value: unknown = JSON.parse(text);
-      if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Error("an object is expected");
+      if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Error("expected an object");
       void answer({ behavior: "allow", updated_input: value as Record<string, unknown> });
     } catch (error) {
-      setWrong(`That is no JSON object: ${error instanceof Error ? error.message : String(error)}`);
+      setWrong(`Not a JSON object: ${error instanceof Error ? error.message : String(error)}`);
     }
   };
   return (
@@ -312,7 +312,7 @@ function Changing({ event, answer, ready }: { event: PermissionAsked; answer: An
         send();
       }}
     >
-      <Field label={plainCommand ? "The command that runs instead" : "The input that is used instead"} {...(wrong ? { wrong } : {})}>
+      <Field label={plainCommand ? "Edited command" : "Edited input"} {...(wrong ? { wrong } : {})}>
         <textarea
           class="input mono"
           rows={Math.min(14, Math.max(2, text.split("\n").length + 1))}
@@ -325,7 +325,7 @@ function Changing({ event, answer, ready }: { event: PermissionAsked; answer: An
         />
       </Field>
       <div class="actions">
-        <Button label="Allow as changed" kind="primary" type="submit" class="large" disabled={!ready || !text.trim()} />
+        <Button label="Allow with changes" kind="primary" type="submit" class="large" disabled={!ready || !text.trim()} />
       </div>
     </form>
   );

@@ -1,4 +1,4 @@
-// A plan that the agent proposes: approve it, or keep planning with a word about what is missing.
+// A plan that the agent proposes: approve it, or continue planning with feedback.
 
 import { useState } from "preact/hooks";
 import { Button } from "../parts/button";
@@ -13,12 +13,12 @@ export function Plan({ event, session }: { event: PlanProposed; session: string 
   const [keeping, setKeeping] = useState(false);
   const [message, setMessage] = useState("");
   return (
-    <article class="approval" aria-label="A plan">
+    <article class="approval" aria-label="Plan for review">
       <header>
         <Icon name="list" />
-        <h2>A plan waits for you</h2>
+        <h2>Plan for review</h2>
       </header>
-      <div class="approval-what plan" tabIndex={0} role="group" aria-label="The plan">
+      <div class="approval-what plan" tabIndex={0} role="group" aria-label="Plan text">
         <Markdown text={event.plan} />
       </div>
       {error && (
@@ -29,7 +29,7 @@ export function Plan({ event, session }: { event: PlanProposed; session: string 
       {allowed && (
         <div class="approval-answers">
           <Button
-            label="Approve and begin"
+            label="Approve plan"
             icon="check"
             kind="primary"
             class="large"
@@ -48,11 +48,11 @@ export function Plan({ event, session }: { event: PlanProposed; session: string 
             void answer({ behavior: "deny", message: message.trim() || "Keep planning." });
           }}
         >
-          <Field label="What is to be different" hint="The agent reads it. It may stay empty.">
+          <Field label="What should change" hint="Optional. The agent receives this message.">
             <textarea class="input" rows={2} value={message} onInput={(typed) => setMessage(typed.currentTarget.value)} />
           </Field>
           <div class="actions">
-            <Button label="Send back" type="submit" class="large" disabled={!ready} />
+            <Button label="Send feedback" type="submit" class="large" disabled={!ready} />
           </div>
         </form>
       )}

@@ -1,4 +1,4 @@
-// Questions with their options: one or several of each, or words of one's own.
+// Questions with their options: choose one or several of each, or type another answer.
 
 import { useState } from "preact/hooks";
 import { Button } from "../parts/button";
@@ -28,10 +28,10 @@ export function Question({ event, session }: { event: QuestionAsked; session: st
       answers: Object.fromEntries(asked.map((one, index) => [one.question, answerOf(index)])),
     });
   return (
-    <article class="approval" aria-label="A question">
+    <article class="approval" aria-label="Question">
       <header>
         <Icon name="help" />
-        <h2>{asked.length === 1 ? "A question waits for you" : `${asked.length} questions wait for you`}</h2>
+        <h2>{asked.length === 1 ? "The agent has a question" : `The agent has ${asked.length} questions`}</h2>
       </header>
       <form
         class="questions"
@@ -60,7 +60,7 @@ export function Question({ event, session }: { event: QuestionAsked; session: st
               </label>
             ))}
             <label class="own">
-              <span>In other words</span>
+              <span>Other answer</span>
               <input
                 class="input"
                 type="text"
@@ -82,7 +82,7 @@ export function Question({ event, session }: { event: QuestionAsked; session: st
           <div class="approval-answers">
             <Button label="Answer" kind="primary" type="submit" class="large" disabled={!ready || !complete} busy={busy} />
             <Button
-              label="Do not answer"
+              label="Skip"
               kind="quiet"
               disabled={!ready}
               onClick={() => void answer({ behavior: "deny", message: "The user did not answer." })}

@@ -1,4 +1,4 @@
-// Said where a session is about to begin in a folder whose own settings are off: they can be looked at, and trusted.
+// A banner for a new session in an untrusted folder that has settings: links to their review.
 
 import { useEffect, useState } from "preact/hooks";
 import { Icon } from "../parts/icon";
@@ -27,7 +27,7 @@ export function Untrusted({ folder }: { folder: string }) {
     const timer = setTimeout(() => {
       rest.get<Report>(`/v1/trust${query({ path: asked })}`).then(
         (found) => !gone && setReport(found),
-        // A folder that is not there, or not yet: the form itself says so when it is sent.
+        // The folder does not exist (yet): the form shows that error when it is submitted.
         () => undefined,
       );
     }, ASK_MS);
@@ -43,8 +43,8 @@ export function Untrusted({ folder }: { folder: string }) {
     <p class="banner wait" role="status">
       <Icon name="lock" />
       <span>
-        This folder has settings of its own, which stay off until it is trusted.{" "}
-        <Link to={`/app/settings${query({ trust: report.path })}`}>Look at what they would run</Link>
+        This folder has its own settings. They are off until you trust the folder.{" "}
+        <Link to={`/app/settings${query({ trust: report.path })}`}>Review settings</Link>
       </span>
     </p>
   );

@@ -1,5 +1,5 @@
-// The feed of notices: one socket of its own, resumed at its cursor, and what was said lately. Toasts and lists build on
-// it; what waits for a person is in `waiting.ts`.
+// The feed of notices: a separate socket, resumed at its cursor, and the recent notices. Toasts and lists build on it; open
+// requests are in `waiting.ts`.
 
 import { effect, signal } from "@preact/signals";
 import { key, query, rest } from "../wire/rest";
@@ -39,7 +39,7 @@ let socket: WebSocket | null = null;
 let generation = 0;
 let again: ReturnType<typeof setTimeout> | undefined;
 
-/** Told of each notice that happens from now on, also of those that a reconnect brings. */
+/** Calls the listener for each new notice, including those that a reconnect delivers. */
 export function onNotice(listener: Listener): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -75,7 +75,7 @@ async function connect(turn: number): Promise<void> {
     if (turn !== generation) return;
     open(turn, ticket);
   } catch {
-    // The frame says that the gateway is away; here it is only tried again.
+    // The frame shows that the gateway is unreachable; this only retries.
     later(turn);
   }
 }

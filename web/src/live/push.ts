@@ -1,5 +1,5 @@
-// This browser's push subscription: asked of the browser, told to the gateway. The service worker needs the device's key
-// to answer from a notification, and cannot read the page's storage: while there is a subscription it has a copy.
+// This browser's push subscription: created by the browser, stored by the gateway. The service worker needs the device's
+// key to answer from a notification and cannot read the page's storage, so it has a copy while there is a subscription.
 
 import { effect, signal } from "@preact/signals";
 import { WireError, key, rest } from "../wire/rest";
@@ -17,14 +17,14 @@ export const subscription = signal<Subscription | null>(null);
 
 const supported = () => "serviceWorker" in navigator && "PushManager" in window && "Notification" in window;
 
-/** The one script that this policy lets be loaded by name. */
+/** The only script that the policy allows to be loaded by URL. */
 const scripts = trusted();
 
 function trusted(): { createScriptURL: (url: string) => string } {
   const types = (window as { trustedTypes?: { createPolicy: (name: string, rules: object) => unknown } }).trustedTypes;
   const rules = {
     createScriptURL: (url: string) => {
-      if (url !== "/sw.js") throw new TypeError(`${url} is no script of ours`);
+      if (url !== "/sw.js") throw new TypeError(`${url} is not a script of this app`);
       return url;
     },
   };
@@ -61,7 +61,7 @@ export async function turnOn(topics: string[]): Promise<void> {
   } catch (error) {
     throw new WireError(
       "push",
-      `The browser's push service did not take it: ${error instanceof Error ? error.message : String(error)}`,
+      `The browser's push service rejected the subscription: ${error instanceof Error ? error.message : String(error)}`,
     );
   }
   subscription.value = await rest.post<Subscription>("/v1/push/subscriptions", { ...made.toJSON(), topics });
@@ -89,12 +89,12 @@ export async function tryPush(): Promise<void> {
   if (id) await rest.post(`/v1/push/subscriptions/${id}/test`);
 }
 
-/** The same place that `sw.ts` reads; empty takes it away. */
+/** Stores the key where `sw.ts` reads it; an empty key deletes it. */
 export function copyKey(secret: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const opening = indexedDB.open("fairlead", 1);
     opening.onupgradeneeded = () => opening.result.createObjectStore("device");
-    opening.onerror = () => reject(new Error("The browser keeps nothing here."));
+    opening.onerror = () => reject(new Error("The browser does not allow storage here."));
     opening.onsuccess = () => {
       const change = opening.result.transaction("device", "readwrite");
       const store = change.objectStore("device");
@@ -104,12 +104,12 @@ export function copyKey(secret: string): Promise<void> {
         opening.result.close();
         resolve();
       };
-      change.onerror = () => reject(new Error("The browser keeps nothing here."));
+      change.onerror = () => reject(new Error("The browser does not allow storage here."));
     };
   });
 }
 
-// Signed out is signed out: no notification answers any more.
+// After signing out, notifications must not answer requests.
 let had = key.peek() !== "";
 effect(() => {
   const has = key.value !== "";

@@ -1,4 +1,4 @@
-// The gateway's full-text search. Its index follows the log at a little distance: nothing found is asked again, twice.
+// The gateway's full-text search. Its index lags behind the log, so a search without hits is repeated twice.
 
 import { query, rest } from "../wire/rest";
 import type { Hit } from "../wire/types";
@@ -6,7 +6,7 @@ import type { Hit } from "../wire/types";
 const AGAIN_MS = 800;
 const TRIES = 3;
 
-/** `found` is called with what there is, again when there is more; the returned function ends it. */
+/** Calls `found` with the hits, again after each repetition. The returned function cancels the search. */
 export function search(
   words: string,
   where: { session?: string; limit: number },

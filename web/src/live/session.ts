@@ -1,6 +1,5 @@
-// One session as it is watched: a window of its log, folded; the live end by subscription, older and newer pages by
-// calls; what this device sends, shown before the log has it. The state that is shown is the true one: live, catching
-// up, offline, or gap.
+// One open session: a window of its log, folded into items. The live end comes by subscription, older and newer pages by
+// REST calls. Messages of this device are shown before the log has them. `following` is live, catching up, offline or gap.
 
 import { batch, signal } from "@preact/signals";
 import { Conversation, type QueuedItem } from "../state/conversation";
@@ -15,7 +14,7 @@ import { summaries } from "./sessions";
 export type Following = "live" | "catching up" | "offline" | "gap";
 
 const PAGE = 150;
-/** Events held at once: what is beyond is read again from the gateway when somebody scrolls there. */
+/** Maximum number of events in memory; others are loaded again when the user scrolls to them. */
 const WINDOW = 1200;
 const TYPING_MS = 6000;
 
@@ -30,7 +29,7 @@ export class LiveSession {
   readonly error = signal<WireError | null>(null);
   readonly watchers = signal<string[]>([]);
   readonly typing = signal<string[]>([]);
-  /** Whether there is more before the window, and after it (then it does not follow the end). */
+  /** Whether there are events before the window, and after it (then it does not follow the end). */
   readonly before = signal(false);
   readonly after = signal(false);
   readonly loaded = signal(false);
@@ -40,7 +39,7 @@ export class LiveSession {
   private oldest: number | null = null;
   private logId = "";
   private head = 0;
-  /** The last seq that is in `events`, or was. */
+  /** The highest seq that was ever in `events`. */
   private seen = 0;
   private fresh: Event[] = [];
   private frame = 0;
@@ -60,7 +59,7 @@ export class LiveSession {
     try {
       if (!at && isTranscript(this.id)) await this.openTranscript();
       if (this.stopped) return;
-      // Both at once: far from its gateway, a page waits for one answer instead of two.
+      // Both at once: with a slow connection the page waits for one round trip instead of two.
       const [view, end] = await Promise.all([
         rest.get<SessionView>(`/v1/sessions/${this.id}`),
         at ? undefined : this.lastPage(),
@@ -74,7 +73,7 @@ export class LiveSession {
     }
   }
 
-  /** Known by its agent's own file alone: its end is shown at once, while the gateway reads the file into a log. */
+  /** A session that exists only as a transcript: shows its end at once, while the gateway imports the file. */
   private async openTranscript(): Promise<void> {
     const { events } = await rest.get<{ events: Event[] }>(`/v1/sessions/${this.id}/glance${query({ limit: PAGE })}`);
     const last = events.at(-1)?.id;
@@ -86,7 +85,7 @@ export class LiveSession {
       this.loaded.value = true;
       this.following.value = "catching up";
     });
-    // The same record has the same event id in the log: when its last one is there, the log is whole.
+    // Events have the same ids in the log: when the last one is there, the import is complete.
     for (let tries = 0; tries < 600 && !this.stopped; tries++) {
       const page = await this.lastPage();
       if (page.events.some((event) => event.id === last)) return;
@@ -101,7 +100,7 @@ export class LiveSession {
     cancelAnimationFrame(this.frame);
   }
 
-  /** The last page, then the subscription from its first event on: so what is being streamed is whole. */
+  /** Loads the last page, then subscribes from its first event, so that streamed text is complete. */
   async openEnd(): Promise<void> {
     const page = await this.lastPage();
     if (!this.stopped) this.showEnd(page);
@@ -126,7 +125,7 @@ export class LiveSession {
     this.watch(first - 1);
   }
 
-  /** Around a place that search found; it does not follow the end until somebody scrolls there. */
+  /** Loads the events around a search hit; follows the end only after the user scrolls there. */
   async openAt(seq: number): Promise<void> {
     this.unwatch();
     const [older, newer] = await Promise.all([
@@ -160,7 +159,7 @@ export class LiveSession {
       this.events = [...page.events, ...this.events];
       const cutEnd = this.events.length > WINDOW;
       if (cutEnd) {
-        // Far from the end: it is let go, and read again on the way back.
+        // Far from the end: drop it, and load it again on the way back.
         this.events.length = WINDOW - PAGE;
         this.unwatch();
       }
@@ -225,7 +224,7 @@ export class LiveSession {
 
   private subscribed(answer: Subscribed): void {
     if (answer.verdict === "gap") {
-      // Another log under this name: what is shown means nothing any more.
+      // The log was replaced: the shown items are invalid.
       this.following.value = "gap";
       this.events = [];
       this.fresh = [];
@@ -242,7 +241,7 @@ export class LiveSession {
     if (!this.frame) this.frame = schedule(() => this.flush());
   }
 
-  /** Once a frame, however many deltas came: what is on the screen changes no quicker. */
+  /** Once per animation frame, however many deltas arrived. */
   private flush(): void {
     this.frame = 0;
     const known = this.seen;
@@ -250,7 +249,7 @@ export class LiveSession {
     const fresh = this.fresh.filter((event) => event.seq > known);
     this.fresh = [];
     if (replayed.length) {
-      // From the first event of the page on, deltas included: what streams now is put in its place.
+      // Replayed from the first event of the page, with deltas: insert those of the text that is being streamed.
       const had = new Set(this.events.map((event) => event.seq));
       const missing = replayed.filter((event) => !had.has(event.seq));
       if (missing.length) {
@@ -267,7 +266,7 @@ export class LiveSession {
     this.settleFollowing();
   }
 
-  /** A long stay at the end: only what it folds to is kept, and of that the newest. */
+  /** Bounds the memory of a session that follows the end for long: joins deltas and keeps the newest events. */
   private shorten(): void {
     const { events, cut } = shortened(this.events, WINDOW);
     this.events = events;
@@ -299,19 +298,19 @@ export class LiveSession {
       this.facts.value = this.withView(fold.facts);
       this.queue.value = [...this.queueBefore(), ...fold.queue];
       this.pending.value = [...fold.pending.values()];
-      if (this.sending.value.some((one) => fold.said.has(one.message)))
-        this.sending.value = this.sending.value.filter((one) => !fold.said.has(one.message));
+      if (this.sending.value.some((one) => fold.logged.has(one.message)))
+        this.sending.value = this.sending.value.filter((one) => !fold.logged.has(one.message));
     });
   }
 
-  /** What waited when the session was opened, and was queued before the window begins. */
+  /** Messages that were queued before the window begins and still waited when the session was opened. */
   private queueBefore(): QueuedItem[] {
     const waiting = this.view.peek()?.queue ?? [];
-    const unknown = waiting.filter((one) => !this.fold.said.has(one.message));
+    const unknown = waiting.filter((one) => !this.fold.logged.has(one.message));
     return unknown.map((one) => ({ message: one.message, content: one.content, by: one.by ?? "" }));
   }
 
-  /** What the window does not tell, because it lies before it, the gateway told with the session. */
+  /** Facts from before the window come from the session's view. */
   private withView(facts: Facts): Facts {
     const view = this.view.peek();
     if (!view) return facts;
@@ -338,16 +337,16 @@ export class LiveSession {
     clearTimeout(this.typists.get(frame.name));
     if (!active) return;
     this.typing.value = [...this.typing.value, frame.name];
-    // Who stops does not always say so.
+    // Clients do not always report that typing has stopped.
     const gone = () => {
       this.typing.value = this.typing.value.filter((name) => name !== frame.name);
     };
     this.typists.set(frame.name, setTimeout(gone, TYPING_MS));
   }
 
-  // --- what this device asks
+  // --- commands of this device
 
-  /** Shown at once, and reconciled with the log by the message's own id. */
+  /** Shown at once, and matched with the log by the message id. */
   async send(content: Block[], steer = false): Promise<void> {
     const message = crypto.randomUUID();
     const shown: UserItem = {
@@ -366,15 +365,15 @@ export class LiveSession {
     try {
       await this.command(steer ? "steer" : "send", { content, message });
     } catch (error) {
-      const told = asWire(error).message;
+      const reason = asWire(error).message;
       this.sending.value = this.sending.value.map((one) =>
-        one.message === message ? { ...one, sending: false, error: told } : one,
+        one.message === message ? { ...one, sending: false, error: reason } : one,
       );
       throw error;
     }
   }
 
-  /** Take back what could not be sent. */
+  /** Discard a message that could not be sent. */
   forget(message: string): void {
     this.sending.value = this.sending.value.filter((one) => one.message !== message);
   }
@@ -388,7 +387,7 @@ function isTranscript(session: string): boolean {
   return summaries.peek().some((one) => one.session === session && one.state === "transcript");
 }
 
-/** A frame of the screen; in a hidden tab there are none, so a timer stands in. */
+/** The next animation frame; a hidden tab has none, so a timer replaces it. */
 function schedule(work: () => void): number {
   if (document.visibilityState === "visible") return requestAnimationFrame(work);
   return setTimeout(work, 200) as unknown as number;

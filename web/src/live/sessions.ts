@@ -1,9 +1,9 @@
-// The list of sessions as the gateway has it, kept up by notices. What is unread is this device's own matter.
+// The gateway's list of sessions, kept current by notices. Which sessions are unread is stored on this device.
 
 import { batch, computed, signal } from "@preact/signals";
 import { WireError, key, query, rest } from "../wire/rest";
 import type { Summary } from "../wire/types";
-import { onNews } from "./news";
+import { onSessionChanges } from "./session-changes";
 
 interface Page {
   sessions: Summary[];
@@ -11,7 +11,7 @@ interface Page {
 }
 
 const PAGE = 100;
-/** As many as the gateway gives at once. */
+/** The gateway's maximum page size. */
 const PAGE_AT_MOST = 1000;
 const SEEN = "fairlead.seen";
 const SEEN_AT_MOST = 2000;
@@ -24,11 +24,11 @@ export const more = signal("");
 export const showArchived = signal(false);
 
 const seen = signal<Record<string, number>>(readSeen());
-/** What happened before this device first looked is no news to it. */
+/** Sessions that changed before this device was first used do not count as unread. */
 const since = Number(localStorage.getItem(SINCE)) || Date.now();
 localStorage.setItem(SINCE, String(since));
 
-/** What waits for a person, over all sessions. */
+/** Number of open requests of all sessions. */
 export const waitingCount = computed(() => summaries.value.reduce((sum, one) => sum + one.pending, 0));
 
 export function unread(summary: Summary): boolean {
@@ -36,7 +36,7 @@ export function unread(summary: Summary): boolean {
   return idle && summary.updated > (seen.value[summary.session] ?? since);
 }
 
-/** Everything that the list knows of it, and what came since up to `at`. */
+/** Marks a session as read up to `upTo`, or up to its time in the list if that is later. */
 export function markSeen(session: string, upTo: number): void {
   const at = Math.max(upTo, summaries.peek().find((one) => one.session === session)?.updated ?? 0);
   if ((seen.value[session] ?? 0) >= at) return;
@@ -60,7 +60,7 @@ async function page(before: string, limit = PAGE): Promise<Page> {
 
 let loading = 0;
 
-/** The first page anew; what was loaded beyond it stays, unless it moved to the front. */
+/** Loads the first page again. Sessions of later pages stay, unless they moved to the front. */
 export async function refresh(limit = PAGE): Promise<void> {
   if (!key.value) return;
   const turn = ++loading;
@@ -105,8 +105,8 @@ const SOON_MS = 150;
 let soon: ReturnType<typeof setTimeout> | undefined;
 let reconnected = false;
 
-onNews((sessions) => {
-  // After a new connection any of those that are shown may be gone, not shared any more for instance.
+onSessionChanges((sessions) => {
+  // After a new connection any listed session may be gone, for example because it is no longer shared.
   reconnected ||= !sessions.length;
   clearTimeout(soon);
   soon = setTimeout(() => {

@@ -1,4 +1,4 @@
-// What waits for a person, over all sessions, and how it was settled while we looked.
+// The open requests of all sessions, and the outcome of those answered while the page is open.
 
 import { signal } from "@preact/signals";
 import { WireError, key, rest } from "../wire/rest";
@@ -15,7 +15,7 @@ export interface Settled {
 export const waiting = signal<Pending[]>([]);
 export const waitingState = signal<"loading" | "ready" | "failed">("loading");
 export const waitingError = signal("");
-/** By request: answered here, on another device, or not needed any more. */
+/** By request: answered here, answered on another device, or cancelled. */
 export const settled = signal<Record<string, Settled>>({});
 
 const SOON_MS = 60;
@@ -40,13 +40,13 @@ export async function refreshWaiting(): Promise<void> {
 
 export function settle(request: string, how: Settled): void {
   const known = settled.value[request];
-  // Who it was is told by the gateway; that it was us is known a moment earlier.
+  // The gateway's notice names the user; our own answer, known a moment earlier, does not.
   if (known?.by && !how.by) return;
   const all = Object.entries({ ...settled.value, [request]: how }).slice(-KEPT);
   settled.value = Object.fromEntries(all);
 }
 
-function lookSoon(): void {
+function refreshSoon(): void {
   clearTimeout(soon);
   soon = setTimeout(() => void refreshWaiting(), SOON_MS);
 }
@@ -60,9 +60,9 @@ onNotice((notice) => {
       by: typeof by === "string" ? by : "",
       at: notice.at,
     });
-  lookSoon();
+  refreshSoon();
 });
-// After a connection anything may have come or gone.
+// Requests may have changed before this connection.
 wire.status.subscribe((status) => {
-  if (status === "live") lookSoon();
+  if (status === "live") refreshSoon();
 });

@@ -1,4 +1,4 @@
-// A button that says its name: as text, or as a label where only an icon is seen.
+// A button with a name: as text, or as an accessible label if only an icon is visible.
 
 import type { ComponentChildren, Ref } from "preact";
 import { Icon, type IconName } from "./icon";

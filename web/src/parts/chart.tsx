@@ -1,10 +1,10 @@
-// Bars, stacked, by uPlot. A chart is a picture of the table under it: it says nothing that the table does not.
+// Stacked bars, drawn by uPlot. The table below a chart has the same data.
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useEffect, useRef } from "preact/hooks";
 import { painted } from "./colour";
-import { stacked } from "../state/insight";
+import { stacked } from "../state/usage";
 import "../style/chart.css";
 
 interface BarsProps {
@@ -12,7 +12,7 @@ interface BarsProps {
   labels: string[];
   series: { label: string; values: number[] }[];
   format: (value: number) => string;
-  /** What a place of the x axis is called; a short word. */
+  /** A short label for the x axis. */
   short?: (label: string) => string;
 }
 
@@ -73,13 +73,13 @@ export function Bars({ name, labels, series, format, short = (label) => label }:
   }, [labels, series]);
   return (
     <figure class="chart">
-      <div ref={place} class="chart-place" role="img" aria-label={`${name}, as a chart; the table below has its numbers.`} />
+      <div ref={place} class="chart-place" role="img" aria-label={`${name}: chart. The table below has the same data.`} />
       {series.length > 1 && (
         <figcaption class="chart-legend">
           {series.map((one, index) => (
             <span key={one.label}>
               <i class={`swatch colour-${index % 6}`} aria-hidden="true" />
-              {one.label || "no model"}
+              {one.label || "Unknown model"}
             </span>
           ))}
         </figcaption>

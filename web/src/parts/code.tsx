@@ -1,4 +1,4 @@
-// Code with its colours. A language is loaded when it is first seen; until then, and for what is too long, it is plain.
+// Highlighted code. A language is loaded when first used; until then, and if it is too long, code is shown plain.
 
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
@@ -56,7 +56,7 @@ export function Copy({ text, label = "Copy" }: { text: string; label?: string })
   const copy = () =>
     navigator.clipboard.writeText(text).then(
       () => toast("Copied"),
-      () => toast("The browser did not allow copying here.", { tone: "bad" }),
+      () => toast("The browser does not allow copying here.", { tone: "bad" }),
     );
   return <Button label={label} icon="copy" kind="quiet" bare onClick={() => void copy()} />;
 }

@@ -46,7 +46,7 @@ export function Dialog({ title, onClose, wide, children }: DialogProps) {
   );
 }
 
-/** Asks before something that cannot be undone. Cancel has the focus: nothing happens under a stray thumb. */
+/** Asks before an action that cannot be undone. Cancel has the focus, so that a stray key press does nothing. */
 export function Confirm(props: { title: string; text: string; action: string; onDone: (yes: boolean) => void }) {
   const cancel = useRef<HTMLButtonElement>(null);
   useEffect(() => cancel.current?.focus(), []);

@@ -1,4 +1,4 @@
-// A change of a file, in one column or in two where there is room. Everything is text: nothing of it is markup.
+// A change of a file, in one column, or in two if there is room. Everything is shown as text, never as markup.
 
 import { signal } from "@preact/signals";
 import { type Change, type Row, sides } from "../state/changes";
@@ -15,7 +15,7 @@ export function Diff({ change }: { change: Change }) {
   if (!change.hunks.length) return <p class="diff-none">Nothing changes.</p>;
   const columns = two.value ? 4 : 3;
   return (
-    <figure class={two.value ? "diff two" : "diff"} aria-label={`Changes of ${name}`}>
+    <figure class={two.value ? "diff two" : "diff"} aria-label={`Changes to ${name}`}>
       <figcaption>
         <span class="diff-count">
           <ins>+{change.added}</ins> <del>−{change.removed}</del>

@@ -13,11 +13,11 @@ interface FieldProps {
 
 export function Field({ label, hint, wrong, children }: FieldProps) {
   const id = useId();
-  const told = [hint && `${id}-hint`, wrong && `${id}-wrong`].filter(Boolean).join(" ");
+  const describedBy = [hint && `${id}-hint`, wrong && `${id}-wrong`].filter(Boolean).join(" ");
   return (
     <div class="field">
       <label for={id}>{label}</label>
-      {cloneElement(children, { id, ...(told ? { "aria-describedby": told } : {}), "aria-invalid": Boolean(wrong) })}
+      {cloneElement(children, { id, ...(describedBy ? { "aria-describedby": describedBy } : {}), "aria-invalid": Boolean(wrong) })}
       {hint && (
         <span class="hint" id={`${id}-hint`}>
           {hint}

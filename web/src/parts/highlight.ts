@@ -1,5 +1,5 @@
 // The highlighter, loaded when the first code is shown; each language when it is first needed. What it returns passes
-// DOMPurify with nothing but spans and classes allowed, and is a TrustedHTML where the browser has such.
+// DOMPurify with nothing but spans and classes allowed, and is a TrustedHTML if the browser supports it.
 
 import DOMPurify from "dompurify";
 import hljs from "highlight.js/lib/core";
@@ -91,6 +91,6 @@ export async function highlight(text: string, language: string): Promise<string 
     ALLOWED_ATTR: ["class"],
     RETURN_TRUSTED_TYPE: true,
   });
-  // TrustedHTML where there is such a thing; whoever sets it as HTML hands it on unchanged.
+  // TrustedHTML if the browser supports it; callers pass it on unchanged.
   return clean as unknown as string;
 }

@@ -1,11 +1,11 @@
-// Icons, drawn here: strokes in a box of 24, in the colour of the text. Decoration only; a control says its name itself.
+// Icons, drawn here: strokes in a box of 24, in the colour of the text. Decoration only: the control has the accessible name.
 
 const PATHS = {
   sessions: "M4 6h16M4 12h10M4 18h13",
   waiting: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18M12 7.5v5l3 2",
   terminal: "M5 6l6 6-6 6M12.5 18H20",
-  notices: "M6 16V11a6 6 0 0 1 12 0v5l2 2H4zM10 21h4",
-  insight: "M4 20V4M4 20h16M8.5 16v-4M13 16V8M17.5 16v-6",
+  notifications: "M6 16V11a6 6 0 0 1 12 0v5l2 2H4zM10 21h4",
+  usage: "M4 20V4M4 20h16M8.5 16v-4M13 16V8M17.5 16v-6",
   settings: "M4 7h9M17 7h3M4 17h3M11 17h9M15 4.5v5M9 14.5v5",
   help: "M9.3 9a2.8 2.8 0 1 1 4 2.6c-.9.5-1.3 1-1.3 2.1M12 17.3v.2M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18",
   plus: "M12 5v14M5 12h14",

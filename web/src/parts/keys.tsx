@@ -1,5 +1,5 @@
-// Keyboard shortcuts: each is declared where it works, and the help sheet lists those that work now. A single key never
-// acts while one types, and none of them answers anything.
+// Keyboard shortcuts: each is declared where it works, and the help dialog lists those that work now. A single key does
+// nothing while the user types, and no shortcut answers a request.
 
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -58,7 +58,7 @@ export function HelpSheet() {
   if (!helpShown.value) return null;
   return (
     <Dialog
-      title="Keyboard"
+      title="Keyboard shortcuts"
       onClose={() => {
         helpShown.value = false;
       }}
@@ -87,7 +87,7 @@ export function HelpSheet() {
             <dt>
               <kbd>Tab</kbd>
             </dt>
-            <dd>The next control; with Shift the one before</dd>
+            <dd>Next control (with Shift: previous)</dd>
           </div>
           <div>
             <dt>

@@ -1,4 +1,4 @@
-// Markdown as elements, block by block: the parser's tokens become vnodes, so nothing that an agent says is ever HTML.
+// Markdown as elements, block by block: the parser's tokens become vnodes, so an agent's text is never HTML.
 // While text streams only its last blocks are parsed and drawn again.
 
 import { Lexer, type Token, type Tokens } from "marked";
@@ -19,7 +19,7 @@ export function lex(text: string, before?: Parsed): Token[] {
   if (!before || !text.startsWith(before.text)) return new Lexer({ gfm: true }).lex(text);
   const settled = before.tokens.slice(0, -UNSETTLED);
   const read = settled.map((token) => token.raw).join("");
-  // The parser writes some white space in its own way; then nothing can be said of where it stopped.
+  // The parser writes some white space in its own way; then the end of the parsed text is unknown.
   if (!text.startsWith(read)) return new Lexer({ gfm: true }).lex(text);
   return [...settled, ...new Lexer({ gfm: true }).lex(text.slice(read.length))];
 }
@@ -52,7 +52,7 @@ function block(token: Token, streaming: boolean): VNode | null {
     case "def":
       return null;
     case "heading": {
-      // Below the page's own headings, whatever the agent thinks of its importance.
+      // Always below the page's own headings, whatever level the agent chose.
       const Tag = `h${Math.min(6, (token as Tokens.Heading).depth + 2)}` as "h3";
       return <Tag>{inlines(token.tokens)}</Tag>;
     }
@@ -146,7 +146,7 @@ function inline(token: Token, key: number): ComponentChildren {
     case "link":
       return link(token as Tokens.Link, key);
     case "image": {
-      // Nothing is loaded from elsewhere: a picture is its words, and a link to it.
+      // No external content is loaded: a picture becomes its text and a link.
       const image = token as Tokens.Image;
       return outward(image.href, image.text || "image", key);
     }
@@ -163,7 +163,7 @@ function link(token: Tokens.Link, key: number): ComponentChildren {
   return outward(token.href, inlines(token.tokens), key);
 }
 
-/** Only to the web and to mail, never with a way back to this page. Anything else is words. */
+/** Only web and mail links, without access to this page. Other targets are shown as text. */
 function outward(href: string, children: ComponentChildren, key: number): ComponentChildren {
   const safe = /^(https?:\/\/|mailto:)/i.test(href);
   if (!safe) return <span key={key}>{children}</span>;

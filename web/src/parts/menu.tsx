@@ -1,4 +1,4 @@
-// A menu button, as the ARIA practices have it: arrows, Home, End, first letters, Escape.
+// A menu button with the keys of the ARIA practices: arrows, Home, End, first letters, Escape.
 
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Button } from "./button";
@@ -32,7 +32,7 @@ export function Menu({ label, icon, bare, kind = "quiet", items, ...others }: Me
 
   useLayoutEffect(() => {
     if (!open || !button.current || !list.current) return;
-    // In the top layer: nothing that it stands in can cut it off.
+    // In the top layer, so that no ancestor can cut it off.
     list.current.showPopover();
     place(button.current, list.current);
     const chosen = list.current?.querySelector<HTMLElement>('[aria-checked="true"]');

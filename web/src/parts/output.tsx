@@ -1,4 +1,4 @@
-// What a command printed, as a terminal would have left it. Long output shows its end; the rest on request.
+// The output of a command as a terminal would show it at the end. Long output shows its last lines first.
 
 import { useMemo, useState } from "preact/hooks";
 import { screen } from "../state/ansi";
@@ -16,7 +16,7 @@ export function Output({ text, label = "Output" }: { text: string; label?: strin
     <div class="output">
       {hidden > 0 && (
         <button type="button" class="unfold" onClick={() => setAll(true)} disabled={all}>
-          {all ? `${hidden} earlier lines are left out` : `Show ${hidden} earlier lines`}
+          {all ? `${hidden} earlier lines are not shown` : `Show ${hidden} earlier lines`}
         </button>
       )}
       <pre tabIndex={0} role="group" aria-label={label}>

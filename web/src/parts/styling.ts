@@ -1,5 +1,5 @@
-// For a library that styles by <style> tags and style attributes, which our policy refuses: what it says goes into
-// constructed style sheets and into the elements' own style objects, which the policy allows.
+// For a library that uses <style> tags and style attributes, which our policy forbids: its styles go into constructed style
+// sheets and into the elements' style objects, which the policy allows.
 
 /** A style attribute that a script sets on a span is its style object; text never becomes markup by it. */
 export function letSpansBeStyled(): void {
@@ -34,7 +34,7 @@ export function withSheets(work: () => void): () => void {
   try {
     work();
   } finally {
-    // The own property goes, and the browser's is there again.
+    // Deleting our property restores the browser's own.
     delete (document as { createElement?: unknown }).createElement;
   }
   return () => [...sheets].forEach(drop);

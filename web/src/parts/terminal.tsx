@@ -1,5 +1,5 @@
-// A terminal: the gateway's screen in this browser, by xterm.js. What is printed there is interpreted there and nowhere
-// else: no clipboard, no links that open by themselves, no titles but as text.
+// A terminal, drawn by xterm.js. Its output affects only the terminal: no clipboard access, no links that open, and titles
+// only as text.
 
 import { FitAddon } from "@xterm/addon-fit";
 import { Terminal as Xterm } from "@xterm/xterm";
@@ -21,12 +21,12 @@ export interface TerminalLine {
 }
 
 interface TerminalProps {
-  /** Opens its socket; it is called again whenever that was lost. */
+  /** Opens the socket; called again after each lost connection. */
   open: () => Promise<WebSocket>;
   name: string;
   readOnly: boolean;
   screenReader: boolean;
-  onState: (state: TerminalState, told: string) => void;
+  onState: (state: TerminalState, detail: string) => void;
   onTitle: (title: string) => void;
   line: (line: TerminalLine) => void;
 }
@@ -34,7 +34,7 @@ interface TerminalProps {
 const AGAIN_MS = 1500;
 const SETTLE_MS = 80;
 const EARLY = 4096;
-/** Closed with it: there is no such terminal, so that coming again is no use. */
+/** Close code: the terminal does not exist, so reconnecting is useless. */
 const NO_TERMINAL = 4404;
 
 export function Terminal(props: TerminalProps) {
@@ -50,7 +50,7 @@ export function Terminal(props: TerminalProps) {
       screenReaderMode: props.screenReader,
       cursorBlink: false,
       theme: themeOf(element),
-      // A link is text here: where it leads was chosen by whatever printed it.
+      // Links are plain text: the program that printed one chose its target.
       linkHandler: { activate: () => undefined, allowNonHttpProtocols: false },
     });
     xterm.current = term;
@@ -68,7 +68,7 @@ export function Terminal(props: TerminalProps) {
       term.options.theme = themeOf(element);
     };
     dark.addEventListener("change", recolour);
-    // A phone's keyboard would cover what one came to look at.
+    // On a phone, the focus would open a keyboard that covers the terminal.
     if (!props.readOnly && matchMedia("(pointer: fine)").matches) term.focus();
     props.line({ type: (keys) => connection.type(keys), focus: () => term.focus() });
     return () => {
@@ -103,20 +103,20 @@ class Connection {
     void this.connect();
   }
 
-  /** What is typed before it is there the first time waits for it; what is typed blind, while it is lost, does not. */
+  /** Keys typed before the first connection are kept and sent; keys typed while disconnected are dropped. */
   type(keys: string): void {
     if (this.props.readOnly) return;
     if (this.early !== null) this.early = (this.early + keys).slice(0, EARLY);
-    else this.say({ type: "input", data: keys });
+    else this.send({ type: "input", data: keys });
   }
 
-  /** How much room there is; the gateway says which size it became. */
+  /** Reports the available size; the gateway replies with the size it chose. */
   measured(): void {
     clearTimeout(this.settle);
     this.settle = setTimeout(() => {
       const room = this.fit.proposeDimensions();
       if (room && !this.props.readOnly && Number.isFinite(room.cols) && room.cols > 1 && room.rows > 0)
-        this.say({ type: "resize", cols: room.cols, rows: room.rows });
+        this.send({ type: "resize", cols: room.cols, rows: room.rows });
     }, SETTLE_MS);
   }
 
@@ -127,7 +127,7 @@ class Connection {
     this.socket?.close(1000);
   }
 
-  private say(frame: Record<string, unknown>): void {
+  private send(frame: Record<string, unknown>): void {
     if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(frame));
   }
 
@@ -162,15 +162,15 @@ class Connection {
     };
   }
 
-  private later(told: string): void {
+  private later(reason: string): void {
     if (this.closed) return;
-    this.props.onState("offline", told);
+    this.props.onState("offline", reason);
     this.again = setTimeout(() => void this.connect(), AGAIN_MS);
   }
 
   private received(data: string | ArrayBuffer): void {
     if (typeof data !== "string") {
-      // The first drawing after a reconnect is of everything.
+      // The first output after a reconnect redraws the whole screen.
       if (this.fresh) this.term.reset();
       this.fresh = false;
       this.props.onState("live", "");
@@ -180,7 +180,7 @@ class Connection {
     const frame = JSON.parse(data) as { type: string; cols?: number; rows?: number; code?: unknown; message?: string };
     if (frame.type === "size" && frame.cols && frame.rows) this.term.resize(frame.cols, frame.rows);
     else if (frame.type === "redraw") this.term.reset();
-    else if (frame.type === "exit") this.props.onState("ended", typeof frame.code === "number" ? `code ${frame.code}` : "");
+    else if (frame.type === "exit") this.props.onState("ended", typeof frame.code === "number" ? `exit code ${frame.code}` : "");
     else if (frame.type === "error") this.props.onState("offline", plain(frame.message ?? ""));
   }
 }

@@ -1,4 +1,4 @@
-// Moments as people say them; the exact one in the tooltip and for machines.
+// Times in a short form, with the exact time in the tooltip and in `dateTime`.
 
 import { signal } from "@preact/signals";
 
@@ -12,7 +12,7 @@ const DAY = new Intl.DateTimeFormat(undefined, { weekday: "short", hour: "2-digi
 const DATE = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 const LONG = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
-export function told(at: number, today: number): string {
+export function formatTime(at: number, today: number): string {
   const ago = today - at;
   if (ago < 60_000) return "now";
   if (ago < 3_600_000) return `${Math.floor(ago / 60_000)} min`;
@@ -26,7 +26,7 @@ export function Time({ at }: { at: number }) {
   if (!at) return null;
   return (
     <time dateTime={new Date(at).toISOString()} title={LONG.format(at)}>
-      {told(at, now.value)}
+      {formatTime(at, now.value)}
     </time>
   );
 }

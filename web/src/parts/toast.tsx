@@ -1,4 +1,4 @@
-// Short messages that go away by themselves, read out politely; one with something to do stays longer.
+// Short messages that disappear by themselves and are announced politely; one with an action stays longer.
 
 import { signal } from "@preact/signals";
 import { Button } from "./button";
@@ -17,7 +17,7 @@ const STAYS_MS = 6000;
 export function toast(text: string, options: { tone?: Toast["tone"]; action?: Toast["action"] } = {}): () => void {
   const { tone = "plain", action } = options;
   const made: Toast = { id: ++counter, text, tone, ...(action ? { action } : {}) };
-  // The same words twice are said once.
+  // The same text is shown once.
   shown.value = [...shown.value.filter((one) => one.text !== text).slice(-3), made];
   const gone = () => {
     shown.value = shown.value.filter((one) => one.id !== made.id);
@@ -26,7 +26,7 @@ export function toast(text: string, options: { tone?: Toast["tone"]; action?: To
   return gone;
 }
 
-/** For `catch`: what the gateway said, or what went wrong here. */
+/** For `catch`: shows the gateway's message or the local error. */
 export function toastError(error: unknown): void {
   toast(error instanceof Error ? error.message : String(error), { tone: "bad" });
 }

@@ -1,4 +1,4 @@
-// What a command printed, as a terminal would leave it on the screen: colours, overwritten lines, nothing executed.
+// The output of a command as a terminal would show it at the end: colours, overwritten lines; nothing is executed.
 // Cursor movement beyond one line is left out: this shows output, not a screen (parts/Terminal does that).
 
 export interface Run {
@@ -43,7 +43,7 @@ class Look {
       else if (code >= 100 && code <= 107) this.back = `k${code - 92}`;
       else if (code === 49) this.back = "";
       else if (code === 38 || code === 48) {
-        // 256 and true colours: the first sixteen are ours, the others are left to the paper's own ink.
+        // 256 and true colours: the first sixteen have a class, the others keep the text colour.
         const palette = list[index + 1] === 5 ? (list[index + 2] ?? 99) : 99;
         if (palette < 16) code === 38 ? (this.front = `a${palette}`) : (this.back = `k${palette}`);
         index += list[index + 1] === 5 ? 2 : list[index + 1] === 2 ? 4 : 0;

@@ -1,4 +1,4 @@
-// What kind of card a call gets, and the few words that say what it does. By the tools' own names and inputs; pure.
+// The kind of card for a call, and its headline, from the tool's name and input. Pure.
 
 import type { CallItem } from "./items";
 import { lastPart, oneLine, shortPath, textOf } from "./text";
@@ -48,9 +48,9 @@ function field(item: CallItem, name: string): string {
 
 export interface Headline {
   verb: string;
-  /** What it is about, in the tool's own words. */
+  /** The subject, from the tool's input. */
   about: string;
-  /** Set in the code's letters. */
+  /** Whether it is shown in the code font. */
   code: boolean;
 }
 
@@ -60,7 +60,7 @@ export function headline(item: CallItem, folder: string): Headline {
     case "Bash":
       return { verb: "Run", about: oneLine(field(item, "description") || field(item, "command")), code: !field(item, "description") };
     case "BashOutput":
-      return { verb: "Read the output of", about: oneLine(field(item, "bash_id")), code: true };
+      return { verb: "Read output of", about: oneLine(field(item, "bash_id")), code: true };
     case "KillShell":
     case "KillBash":
       return { verb: "End", about: oneLine(field(item, "shell_id")), code: true };
@@ -81,7 +81,7 @@ export function headline(item: CallItem, folder: string): Headline {
     case "LS":
       return { verb: "List", about: path("path"), code: true };
     case "TodoWrite":
-      return { verb: "Plan the steps", about: "", code: false };
+      return { verb: "Update to-do list", about: "", code: false };
     case "WebFetch":
       return { verb: "Fetch", about: oneLine(field(item, "url")), code: true };
     case "WebSearch":
@@ -98,10 +98,10 @@ export function headline(item: CallItem, folder: string): Headline {
   }
 }
 
-/** `mcp__server__tool` as people say it. */
+/** `mcp__server__tool` in readable form. */
 export function toolName(name: string): string {
   const parts = /^mcp__(.+?)__(.+)$/.exec(name);
-  return oneLine(parts ? `${parts[1]}: ${parts[2]}` : name || "A tool", 80);
+  return oneLine(parts ? `${parts[1]}: ${parts[2]}` : name || "Tool", 80);
 }
 
 function range(item: CallItem): string {
@@ -119,7 +119,7 @@ function gist(item: CallItem): string {
   return first === undefined ? "" : oneLine(String(first), 80);
 }
 
-/** How a read or a search came out, in a few words. */
+/** The result of a read or a search in a few words. */
 export function outcome(item: CallItem): string {
   if (item.state === "failed") return "failed";
   if (item.state === "interrupted") return "interrupted";
@@ -128,12 +128,12 @@ export function outcome(item: CallItem): string {
   const lines = text ? text.replace(/\n$/, "").split("\n").length : 0;
   switch (item.name) {
     case "Read":
-      return hasImage(item) ? "image" : `${lines} line${lines === 1 ? "" : "s"}`;
+      return hasImage(item) ? "picture" : `${lines} line${lines === 1 ? "" : "s"}`;
     case "Glob":
     case "Grep":
     case "LS": {
       const none = /^(No (files|matches) found)/.test(text);
-      return none || !lines ? "nothing" : `${lines} line${lines === 1 ? "" : "s"}`;
+      return none || !lines ? "no results" : `${lines} line${lines === 1 ? "" : "s"}`;
     }
     default:
       return "";
@@ -146,7 +146,7 @@ export function hasImage(item: CallItem): boolean {
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
-/** Pictures of a result, as data: only known kinds, only what stands in the block itself. */
+/** Pictures of a result, as data: only known kinds, only data inside the block itself. */
 export function images(content: unknown): string[] {
   if (!Array.isArray(content)) return [];
   return content.flatMap((block: unknown) => {

@@ -1,11 +1,11 @@
-// What a call changes in files, as rows of a diff: from the agent's own patch where it gave one, else computed.
+// The file changes of a call as rows of a diff: from the agent's patch if there is one, else computed.
 
 import { structuredPatch } from "diff";
 
 export interface Row {
   sign: " " | "+" | "-";
   text: string;
-  /** Line numbers in the old and the new file; 0 where there is none. */
+  /** Line numbers in the old and the new file; 0 if the line is not in that file. */
   old: number;
   new: number;
 }
@@ -33,8 +33,8 @@ const LARGEST = 400_000;
 
 export function changeOf(name: string, input: Record<string, unknown>, data: unknown): Change | null {
   const path = text(input["file_path"]) || text(input["notebook_path"]);
-  const told = (data as { structuredPatch?: Patch[] } | null | undefined)?.structuredPatch;
-  if (Array.isArray(told) && told.length) return count(path, told.map(rowsOf));
+  const patches = (data as { structuredPatch?: Patch[] } | null | undefined)?.structuredPatch;
+  if (Array.isArray(patches) && patches.length) return count(path, patches.map(rowsOf));
   switch (name) {
     case "Edit":
       return compare(path, text(input["old_string"]), text(input["new_string"]));
@@ -94,7 +94,7 @@ function count(path: string, hunks: Hunk[]): Change {
   };
 }
 
-/** Old and new beside each other: removed lines stand against the added ones that replace them. */
+/** Old and new side by side: each removed line is paired with the added line that replaces it. */
 export function sides(hunk: Hunk): { left: Row | null; right: Row | null }[] {
   const pairs: { left: Row | null; right: Row | null }[] = [];
   let removed: Row[] = [];

@@ -1,4 +1,4 @@
-// The fold of a session's events into items. The same events give the same items, in whatever batches they come.
+// Folds a session's events into items. The same events give the same items, in any batches.
 // Rule: no DOM, no clock, no fetch; an item that changes becomes a new object, one that does not stays the same.
 
 import type { AskEvent, Block, Event } from "../wire/types";
@@ -17,8 +17,8 @@ export class Conversation {
   facts: Facts = NOTHING_KNOWN;
   queue: QueuedItem[] = [];
   pending = new Map<string, AskEvent>();
-  /** Messages that the log tells of: an optimistic one of the same id is over. */
-  readonly said = new Set<string>();
+  /** Ids of messages in the log: the optimistic copy of such a message is dropped. */
+  readonly logged = new Set<string>();
   last = 0;
   private threads = new Threads();
   private asks = new Map<string, { thread: string; key: string }>();
@@ -36,7 +36,7 @@ export class Conversation {
     if (event.seq > this.last) this.last = event.seq;
     switch (event.type) {
       case "user.message":
-        this.said.add(event.message);
+        this.logged.add(event.message);
         this.queue = this.queue.filter((one) => one.message !== event.message);
         this.threads.put(event.subagent, {
           ...base(event, `m:${event.message}`),
@@ -99,13 +99,13 @@ export class Conversation {
         this.turnEnded(event);
         return;
       case "message.queued":
-        if (!this.said.has(event.message) && !this.queue.some((one) => one.message === event.message))
+        if (!this.logged.has(event.message) && !this.queue.some((one) => one.message === event.message))
           this.queue = [...this.queue, { message: event.message, content: event.content, by: event.by ?? "" }];
-        this.said.add(event.message);
+        this.logged.add(event.message);
         return;
       case "message.dequeued":
       case "message.cancelled":
-        this.said.add(event.message);
+        this.logged.add(event.message);
         this.queue = this.queue.filter((one) => one.message !== event.message);
         return;
       case "message.moved":
@@ -126,13 +126,13 @@ export class Conversation {
 
   private aside(event: Event): void {
     const last = this.items.at(-1);
-    // The turn that its end failed has told it.
+    // The turn that failed because of it already shows the reason.
     const known = event.type === "agent.exited" && last?.kind === "end" && last.reason === event.reason;
-    const said = known ? null : note(event);
-    if (said) this.threads.put(event.subagent, { ...base(event, `n:${event.id}`), kind: "note", ...said } satisfies NoteItem);
+    const made = known ? null : note(event);
+    if (made) this.threads.put(event.subagent, { ...base(event, `n:${event.id}`), kind: "note", ...made } satisfies NoteItem);
   }
 
-  // --- what was said
+  // --- text
 
   private delta(event: Event & { type: "text.delta" | "thinking.delta" }, kind: "text" | "thinking"): void {
     const key = `b:${event.message}:${event.block}`;
@@ -141,7 +141,7 @@ export class Conversation {
     const had = before && "text" in before && before.kind === kind ? (before as TextItem) : undefined;
     if (had && !had.streaming) return;
     const missing = had ? had.missing : event.offset;
-    // By its offset, so that a piece that came before is not said twice.
+    // By its offset, so that a repeated piece is not added twice.
     const kept = !had ? "" : had.count > event.offset ? cut(had.text, event.offset - missing) : had.text;
     const piece = event.text ?? "";
     this.threads.put(event.subagent, {
@@ -191,7 +191,7 @@ export class Conversation {
     const from = had?.kind === "call" ? had : newCall(event, event.call, event.name);
     this.tokens(event);
     const state = from.state === "writing" ? "running" : from.state;
-    // Its place is that of the call, as it is for who comes later.
+    // Its position is that of the call, as in a replay.
     this.threads.put(event.subagent, { ...from, ...base(event, from.key), name: event.name, input: event.input, draft: "", state });
     if (name !== MAIN && had === undefined) {
       this.threads.change(this.threads.ownerOf(name), (call) =>
@@ -233,7 +233,7 @@ export class Conversation {
     this.threads.change(event.call, (call) => ({ ...call, thread }));
   }
 
-  /** What was told in the main thread moves to the subagent that said it. */
+  /** Moves items of the main thread to the subagent that produced them. */
   private resolve(event: Event & { type: "subagent.resolved" }): void {
     const messages = new Set(event.messages ?? []);
     const calls = new Set(event.calls ?? []);
@@ -242,7 +242,7 @@ export class Conversation {
     if (this.threads.has(event.child)) this.threads.move(theirs, event.child);
   }
 
-  // --- what a person is asked
+  // --- requests to a person
 
   private asked(event: AskEvent): void {
     this.pending.set(event.request, event);

@@ -1,4 +1,4 @@
-// What a session's events say of it as a whole: its name, its settings, whether it works, how full its context is.
+// Facts about a session from its events: name, settings, running turn, context usage.
 
 import type { Event, ModelUsage } from "../wire/types";
 
@@ -42,7 +42,7 @@ export const NOTHING_KNOWN: Facts = {
   archived: false,
 };
 
-/** What an event changes of it; null for nothing. */
+/** The facts that an event changes; null if it changes none. */
 export function learned(event: Event): Partial<Facts> | null {
   switch (event.type) {
     case "session.opened":

@@ -1,4 +1,4 @@
-// What a conversation is shown as: items in the order of the log, calls with their results, subagents inside calls.
+// The items of a conversation: in the order of the log, calls with their results, subagents inside calls.
 
 import type { AskEvent, Block, ModelUsage, PermissionResolved } from "../wire/types";
 
@@ -16,7 +16,7 @@ export interface UserItem extends Base {
   content: Block[];
   by: string;
   via: "prompt" | "steer" | "agent";
-  /** Of ours and not in the log yet; with an error it never got there. */
+  /** Sent by this device and not in the log yet; with an error, sending failed. */
   sending?: boolean;
   error?: string;
 }
@@ -25,9 +25,9 @@ export interface TextItem extends Base {
   kind: "text" | "thinking";
   text: string;
   streaming: boolean;
-  /** Characters before the first one here, which came before we looked. */
+  /** Number of characters before the first one here, sent before the subscription. */
   missing: number;
-  /** Characters told so far, while it streams. */
+  /** Number of characters received so far, while it streams. */
   count: number;
   error: string;
 }

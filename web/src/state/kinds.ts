@@ -1,4 +1,4 @@
-// The kinds of notices that a person can choose by, in their words.
+// The kinds of notices that a user can select, with their labels.
 
 export interface Kind {
   kind: string;
@@ -7,20 +7,20 @@ export interface Kind {
 }
 
 export const KINDS: Kind[] = [
-  { kind: "permission.asked", label: "Something waits for you", about: "A permission, a question or a plan" },
-  { kind: "turn.completed", label: "A turn is finished", about: "The agent has done what it was asked" },
-  { kind: "turn.failed", label: "A turn has failed", about: "It ended with an error" },
-  { kind: "turn.cancelled", label: "A turn was cancelled", about: "Somebody stopped it" },
-  { kind: "session.agent_exited", label: "An agent ended unexpectedly", about: "Its process is gone" },
-  { kind: "session.created", label: "A session is new", about: "On any device" },
-  { kind: "agent.complete", label: "A scheduled agent is done", about: "It ran by its schedule" },
-  { kind: "agent.fail", label: "A scheduled agent has failed", about: "It ran by its schedule" },
-  { kind: "reminder.complete", label: "A reminder is due", about: "One that you set" },
+  { kind: "permission.asked", label: "The agent needs your answer", about: "A permission request, a question or a plan" },
+  { kind: "turn.completed", label: "Turn completed", about: "The agent finished its work" },
+  { kind: "turn.failed", label: "Turn failed", about: "The turn ended with an error" },
+  { kind: "turn.cancelled", label: "Turn cancelled", about: "A user stopped the turn" },
+  { kind: "session.agent_exited", label: "Agent exited unexpectedly", about: "The agent's process ended" },
+  { kind: "session.created", label: "New session", about: "Started on any device" },
+  { kind: "agent.complete", label: "Scheduled agent completed", about: "A scheduled run finished" },
+  { kind: "agent.fail", label: "Scheduled agent failed", about: "A scheduled run ended with an error" },
+  { kind: "reminder.complete", label: "Reminder due", about: "A reminder that you set" },
 ];
 
-/** What somebody is told who never chose. */
-export const USUAL_TOASTS = ["permission.asked", "turn.failed", "session.agent_exited", "reminder.complete", "agent.fail"];
-export const USUAL_PUSH = ["permission.asked", "turn.completed", "turn.failed", "session.agent_exited"];
+/** The defaults of a device without a selection. */
+export const DEFAULT_TOASTS = ["permission.asked", "turn.failed", "session.agent_exited", "reminder.complete", "agent.fail"];
+export const DEFAULT_PUSH = ["permission.asked", "turn.completed", "turn.failed", "session.agent_exited"];
 
 export function toggled(chosen: string[], kind: string, on: boolean): string[] {
   const others = chosen.filter((one) => one !== kind);

@@ -1,5 +1,4 @@
-// One line about what is neither said nor done by a tool, and what a person can do about it; nothing where a reader
-// gains nothing.
+// One line for events that are neither text nor calls, with advice for the user; null for events that are not shown.
 
 import type { Event } from "../wire/types";
 import type { NoteItem } from "./items";
@@ -11,11 +10,11 @@ const quiet = (text: string): Note => ({ tone: "quiet", text, more: "" });
 
 /** What to do about an error, by its code. */
 const ADVICE: Record<string, string> = {
-  agent_missing: "Install Claude Code on the gateway's machine, or name it with the setting claude.",
-  agent_gone: "Send the message again: the agent is started anew and goes on with its history.",
-  agent_timeout: "Send the message again. If it stays silent, interrupt, or close the session.",
-  agent_refused: "Read what the agent says, then send again or change the settings.",
-  untrusted: "Open Settings, Trust, look at what this folder would run, and trust it.",
+  agent_missing: "Install Claude Code on the gateway's machine, or set its path in the setting “claude”.",
+  agent_gone: "Send the message again. The agent restarts and continues with its history.",
+  agent_timeout: "Send the message again. If the agent still does not answer, interrupt it or close the session.",
+  agent_refused: "Read the agent's message, then send again or change the settings.",
+  untrusted: "Open Settings, Trusted folders, review the settings of this folder, and trust it.",
   outside_roots: "Choose a folder inside the gateway's roots, or add a root to its settings.",
   unavailable: "The gateway's disk or database did not answer. It is safe to send the message again.",
 };
@@ -55,13 +54,13 @@ export function note(event: Event): Note | null {
         ? {
             tone: "mark",
             text: `Compacted${event.pre_tokens ? ` at ${amount(event.pre_tokens)} tokens` : ""}`,
-            more: "What came before is kept here in full; the agent goes on with a summary of it.",
+            more: "The full conversation stays here. The agent continues with a summary of it.",
           }
         : null;
     case "notice":
       return event.text ? quiet(plain(event.text)) : null;
     case "rewound":
-      return { tone: "mark", text: "Files were put back", more: "" };
+      return { tone: "mark", text: "Files restored", more: "" };
     case "handover.settled":
       return quiet(
         event.outcome === "moved"

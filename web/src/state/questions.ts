@@ -1,4 +1,4 @@
-// The questions of an agent, as far as they can be understood: what it asks may have any shape.
+// The agent's questions, parsed leniently: the input may have any shape.
 
 export interface Asked {
   question: string;

@@ -1,4 +1,4 @@
-// Text of agents, tools and files made safe to show: pure functions, no DOM.
+// Makes text of agents, tools and files safe to show. Pure functions, no DOM.
 
 const SEQUENCES =
   /\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b]*(?:\x1b\\)?|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?/g;
@@ -33,7 +33,7 @@ export function textOf(content: unknown): string {
     .join("\n");
 }
 
-/** A path as people say it: below home or the session's folder, the rest in full. */
+/** A path relative to the session's folder; other paths in full. */
 export function shortPath(path: string, folder = ""): string {
   const clean = oneLine(path, 400);
   return folder && clean.startsWith(`${folder}/`) ? clean.slice(folder.length + 1) : clean;

@@ -1,5 +1,5 @@
-// Where items stand: the main thread, and one for each subagent inside the call that started it. An item that changes
-// becomes a new object, and so does every call around it; what does not change stays the same.
+// The threads of items: the main thread, and one for each subagent inside the call that started it. An item that changes
+// becomes a new object, and so does every call around it; unchanged items keep their identity.
 
 import type { CallItem, Item } from "./items";
 
@@ -26,7 +26,7 @@ export class Threads {
     return this.strands.get(MAIN)!;
   }
 
-  /** The thread of a subagent; the main one for what nobody knows (yet). */
+  /** The thread of a subagent; the main thread if the subagent is not known (yet). */
   nameOf(subagent: string | undefined): string {
     return subagent && this.strands.has(subagent) ? subagent : MAIN;
   }

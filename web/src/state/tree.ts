@@ -1,4 +1,4 @@
-// Sessions as a tree: a fork stands under the session that it was made from.
+// Sessions as a tree: a fork is below its parent.
 
 import type { Summary } from "../wire/types";
 
@@ -40,7 +40,7 @@ export function branches(sessions: Summary[]): Branch[] {
   return shown;
 }
 
-/** What a session was made from, and what was made from it. */
+/** The parent of a session, and its forks. */
 export function relatives(session: string, all: Summary[]): { parent: Summary | null; forks: Summary[] } {
   const own = all.find((one) => one.session === session);
   return {

@@ -1,4 +1,4 @@
-// How a list of events that only grows is kept short without changing what it folds to.
+// Shortens a growing list of events without changing the items it folds to.
 
 import type { Event } from "../wire/types";
 

@@ -1,10 +1,10 @@
-// Who is signed in on this device. The one-time code of a login link stands in the fragment, which no server is sent.
+// The identity of this device. The one-time code of a login link is in the fragment, which browsers never send.
 
 import { computed, effect, signal } from "@preact/signals";
 import { WireError, keepKey, key, rest } from "./rest";
 import type { Me, Scope } from "./types";
 
-/** Who the gateway says we are; null until it said so, and when signed out. */
+/** The identity from the gateway; null until it is loaded, and when signed out. */
 export const me = signal<Me | null>(null);
 export const signedIn = computed(() => key.value !== "");
 

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 
-/** What the gateway, or the way to it, refused. `code` is stable; the message is for people. */
+/** An error of the gateway or of the connection to it. `code` is stable; the message is for people. */
 export class WireError extends Error {
   constructor(
     readonly code: string,
@@ -28,7 +28,7 @@ export function keepKey(secret: string): void {
 
 export async function call(method: string, path: string, body?: unknown, options: RequestInit = {}): Promise<Response> {
   // A path from data could otherwise name another host.
-  if (!path.startsWith("/v1/")) throw new WireError("bad_request", `${path} is no path of the gateway`);
+  if (!path.startsWith("/v1/")) throw new WireError("bad_request", `${path} is not a path of the gateway`);
   const headers = new Headers(options.headers);
   const used = key.value;
   if (used) headers.set("Authorization", `Bearer ${used}`);
@@ -39,11 +39,11 @@ export async function call(method: string, path: string, body?: unknown, options
     answer = await fetch(path, { ...options, ...sent, method, headers, credentials: "omit", redirect: "error" });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new WireError("offline", "The gateway cannot be reached. It may be restarting; this is tried again.");
+    throw new WireError("offline", "The gateway cannot be reached. It may be restarting; the connection is retried.");
   }
   if (answer.ok) return answer;
   const failure = await refusal(answer);
-  // Only the key that was refused is thrown away: a login may have happened meanwhile.
+  // Only the rejected key is deleted: the user may have signed in meanwhile.
   if (failure.code === "bad_credential" && used === key.value) keepKey("");
   throw failure;
 }
@@ -71,7 +71,7 @@ export const rest = {
   delete: <T>(path: string) => json<T>("DELETE", path),
 };
 
-/** A query string from what has a value. */
+/** A query string of the parameters that have a value. */
 export function query(values: Record<string, string | number | boolean | undefined | null>): string {
   const set = Object.entries(values).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return set.length ? `?${new URLSearchParams(set.map(([name, value]) => [name, String(value)]))}` : "";

@@ -13,7 +13,7 @@ export interface Place {
   log_id: string;
 }
 
-/** What a subscription tells its owner. `subscribed` comes first after every (re)connection. */
+/** The callbacks of a subscription. `subscribed` comes first after every (re)connection. */
 export interface Watcher {
   subscribed(answer: Subscribed): void;
   event(event: Event): void;
@@ -28,7 +28,7 @@ interface Subscription {
   /** Id of the frame that subscribed; events before its answer belong to what was before. */
   asked: string;
   ready: boolean;
-  /** Where a hole was seen last: one that is still there after asking again is the log's own. */
+  /** The position of the last hole: one that remains after subscribing again belongs to the log. */
   hole: number;
 }
 
@@ -57,7 +57,7 @@ export class Wire {
   private readonly subscriptions = new Map<string, Subscription>();
   private readonly waiting = new Map<string, Waiting>();
 
-  /** Begin, and stay connected until `stop`. */
+  /** Connect, and stay connected until `stop`. */
   start(): void {
     if (this.wanted) return;
     this.wanted = true;
@@ -76,7 +76,7 @@ export class Wire {
     this.waiting.clear();
   }
 
-  /** Try now instead of later: the network is back, or a person asks. */
+  /** Retry now: the network is back, or the user asked for it. */
   reconnect(): void {
     if (!this.wanted || this.socket?.readyState === WebSocket.OPEN) return;
     this.attempt = 0;
@@ -95,7 +95,7 @@ export class Wire {
     };
   }
 
-  /** A command. It is done once: while there is no connection it waits, and it is sent again under the same key. */
+  /** Sends a command, which takes effect once: without a connection it waits, and it is resent under the same key. */
   command(type: string, fields: Record<string, unknown>): Promise<Reply> {
     const frame = { type, key: crypto.randomUUID(), ...fields, id: this.id() };
     return new Promise((resolve, reject) => {
@@ -104,8 +104,8 @@ export class Wire {
     });
   }
 
-  /** A passing matter: not sent again, not answered. */
-  tell(type: string, fields: Record<string, unknown>): void {
+  /** Sends a frame that is neither resent nor answered. */
+  notify(type: string, fields: Record<string, unknown>): void {
     this.write({ type, ...fields });
   }
 
@@ -172,7 +172,7 @@ export class Wire {
     this.retry = setTimeout(() => void this.connect(), wait);
   }
 
-  /** A connection that is silent for long is asked whether it lives; one that does not answer is let go. */
+  /** Pings a connection that is silent for long, and drops it if it does not answer. */
   private listen(): void {
     clearTimeout(this.quiet);
     this.quiet = setTimeout(() => {
@@ -181,7 +181,7 @@ export class Wire {
     }, QUIET_MS);
   }
 
-  /** The network is gone: what is connected is as good as lost. */
+  /** The network is gone, so the connection is treated as lost. */
   lose(): void {
     if (this.socket) this.drop();
   }
@@ -229,7 +229,7 @@ export class Wire {
     if (place) {
       if (event.seq <= place.after) return;
       if ((event.prev ?? 0) > place.after && subscription.hole !== place.after) {
-        // Something was lost on the way, so the place is asked for again.
+        // An event was lost, so subscribe again from the last position.
         subscription.hole = place.after;
         this.ask(subscription);
         return;
@@ -276,7 +276,7 @@ export const wire = new Wire();
 
 if (typeof window !== "undefined") {
   addEventListener("online", () => wire.reconnect());
-  // Said by the browser sooner than any silence would say it.
+  // The browser reports this sooner than a missing pong would.
   addEventListener("offline", () => wire.lose());
   addEventListener("visibilitychange", () => {
     if (document.visibilityState === "visible") wire.reconnect();

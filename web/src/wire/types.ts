@@ -1,4 +1,4 @@
-// The native protocol's words, as far as the UI reads them. Fields that nobody reads here are not listed.
+// The types of the native protocol that the UI uses. Unused fields are not listed.
 
 export type Scope = "view" | "chat" | "approve" | "terminal" | "admin";
 
@@ -279,7 +279,7 @@ export interface Subscribed {
   head: number;
 }
 
-/** What passes and is not kept: who watches, who types. */
+/** Frames that are not stored: who watches, who types. */
 export interface Passing {
   type: "presence" | "typing";
   session: string;

@@ -1,4 +1,4 @@
-// All that waits for a person, over all sessions, the longest first. What is answered while one looks stays, with who
+// The open requests of all sessions, the oldest first. A request that is answered while the page is open stays, with who
 // answered it.
 
 import { signal } from "@preact/signals";
@@ -14,7 +14,7 @@ import { lastPart, oneLine } from "../../state/text";
 import { Link } from "../../router";
 import type { Pending } from "../../wire/types";
 
-/** Cards that were here; one that is answered goes when the page is left. */
+/** Requests shown so far; answered ones are removed when the user leaves the page. */
 const seen = signal<Pending[]>([]);
 
 export default function Approvals() {
@@ -29,9 +29,9 @@ export default function Approvals() {
     const fresh = waiting.value.filter((one) => !known.has(one.event.request));
     if (fresh.length) seen.value = [...seen.value, ...fresh];
   }, [waiting.value]);
-  useKeys("What waits", [
-    { keys: ["j"], about: "The next card", run: () => step(1) },
-    { keys: ["k"], about: "The card before", run: () => step(-1) },
+  useKeys("Waiting for you", [
+    { keys: ["j"], about: "Next request", run: () => step(1) },
+    { keys: ["k"], about: "Previous request", run: () => step(-1) },
   ]);
   const open = new Set(waiting.value.map((one) => one.event.request));
   const shown = seen.value.filter((one) => open.has(one.event.request) || settled.value[one.event.request]);
@@ -47,16 +47,16 @@ export default function Approvals() {
       {waitingState.value === "ready" && !shown.length && (
         <div class="empty">
           <Icon name="check" size={28} />
-          <p>Nothing waits for you.</p>
+          <p>Nothing needs you right now.</p>
         </div>
       )}
       <p class="hidden-visually" role="status">
-        {open.size === 1 ? "1 thing waits for you" : `${open.size} things wait for you`}
+        {open.size === 1 ? "1 request is waiting for you" : `${open.size} requests are waiting for you`}
       </p>
       <ul class="waiting-list">
         {shown.map((one) => (
           <li key={one.event.request} data-request={one.event.request} tabIndex={-1}>
-            <Whose pending={one} />
+            <SessionLink pending={one} />
             <Approval event={one.event} session={one.session} />
           </li>
         ))}
@@ -65,7 +65,7 @@ export default function Approvals() {
   );
 }
 
-function Whose({ pending }: { pending: Pending }) {
+function SessionLink({ pending }: { pending: Pending }) {
   const summary = summaries.value.find((one) => one.session === pending.session);
   return (
     <p class="whose">

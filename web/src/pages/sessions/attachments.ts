@@ -30,20 +30,20 @@ export async function attach(file: File): Promise<Attachment> {
     const source = { type: "base64", media_type: file.type, data: await base64(file) };
     return { ...made, block: { type: "document", source, title: name }, preview: "" };
   }
-  if (file.size > LARGEST_TEXT) throw new Unusable(`${name} is too large to be sent as text.`);
+  if (file.size > LARGEST_TEXT) throw new Unusable(`${name} is too large to send as text.`);
   const bytes = new Uint8Array(await file.arrayBuffer());
-  if (bytes.includes(0)) throw new Unusable(`${name} is neither text, a picture nor a PDF.`);
+  if (bytes.includes(0)) throw new Unusable(`${name} is not text, a picture or a PDF.`);
   const text = new TextDecoder().decode(bytes);
   return { ...made, block: { type: "text", text: `<file name="${name.replaceAll('"', "'")}">\n${text}\n</file>` }, preview: "" };
 }
 
 const NAMED = /^<file name="([^"]*)">/;
 
-/** What a message was made of, to be changed: its last text is what was typed, all before it came with files. */
+/** Splits a message for editing: its last text block was typed, the blocks before it are attachments. */
 export function attachedOf(content: Block[]): { text: string; attached: Attachment[] } {
   const last = content.at(-1);
-  const said = last?.type === "text" ? String((last as { text?: unknown }).text ?? "") : "";
-  const text = NAMED.test(said) ? "" : said;
+  const typed = last?.type === "text" ? String((last as { text?: unknown }).text ?? "") : "";
+  const text = NAMED.test(typed) ? "" : typed;
   const files = text ? content.slice(0, -1) : content;
   return { text, attached: files.map((block) => ({ id: crypto.randomUUID(), block, ...shownAs(block) })) };
 }
@@ -63,7 +63,7 @@ async function base64(file: Blob): Promise<string> {
   return btoa(binary);
 }
 
-/** A phone's photograph is larger than any model looks at. */
+/** Photos of phones have more pixels than any model uses. */
 async function shrink(file: File): Promise<Blob> {
   const picture = await createImageBitmap(file);
   const scale = Math.min(1, 2000 / Math.max(picture.width, picture.height));

@@ -1,11 +1,11 @@
-// Modes, models and thinking budgets in words. Names that the agent knows and we do not are taken as they are typed.
+// Labels of modes, models and thinking budgets. Names that are not listed here are passed to the agent as typed.
 
 export const MODES: { value: string; label: string; about: string }[] = [
   { value: "default", label: "Ask first", about: "Asks before it changes or runs anything" },
   { value: "acceptEdits", label: "Edit freely", about: "Edits files in its folder without asking" },
-  { value: "plan", label: "Plan only", about: "Looks and plans, changes nothing" },
-  { value: "dontAsk", label: "Never ask", about: "What is not allowed already is denied" },
-  { value: "bypassPermissions", label: "Allow everything", about: "Only where the gateway permits it" },
+  { value: "plan", label: "Plan only", about: "Reads and plans, changes nothing" },
+  { value: "dontAsk", label: "Never ask", about: "Denies everything that is not already allowed" },
+  { value: "bypassPermissions", label: "Allow everything", about: "Only if the gateway permits it" },
 ];
 
 export function modeName(mode: string): string {
@@ -35,6 +35,6 @@ export const THINKING: { value: number | null; label: string }[] = [
 ];
 
 export const LINKS: { value: string; label: string }[] = [
-  { value: "stdio", label: "As a process of the gateway" },
-  { value: "terminal", label: "On a terminal that can be opened" },
+  { value: "stdio", label: "Background process" },
+  { value: "terminal", label: "Terminal that you can open" },
 ];

@@ -1,15 +1,15 @@
-// Completion of slash commands: those that the agent said it has.
+// Completion of slash commands that the agent reported.
 
 import { oneLine } from "../../state/text";
 
 const SHOWN = 8;
 const KEY = "fairlead.commands";
 
-/** Those that the agent told in this session; else those that it told last, in any. */
-export function known(told: string[]): string[] {
-  if (told.length) {
-    localStorage.setItem(KEY, JSON.stringify(told));
-    return told;
+/** The commands that the agent reported in this session, else the last reported ones of any session. */
+export function known(reported: string[]): string[] {
+  if (reported.length) {
+    localStorage.setItem(KEY, JSON.stringify(reported));
+    return reported;
   }
   try {
     const last: unknown = JSON.parse(localStorage.getItem(KEY) ?? "[]");
@@ -19,7 +19,7 @@ export function known(told: string[]): string[] {
   }
 }
 
-/** Names that go on from what is typed; the beginning counts more than the middle. */
+/** Names that match the typed text: first those that start with it, then those that contain it. */
 export function matching(text: string, commands: string[]): string[] {
   const typed = /^\/([\w:.-]*)$/.exec(text)?.[1]?.toLowerCase();
   if (typed === undefined) return [];

@@ -1,5 +1,5 @@
-// Where a person writes: text and attachments, slash commands completed, sent as a turn of its own or into the running
-// one; beside it what the session runs with, above it what waits in the queue.
+// The composer: text and attachments, completion of slash commands; sends a new turn or steers the running one. Next to it
+// are the session's settings, above it the queue.
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { LiveSession } from "../../live/session";
@@ -48,12 +48,12 @@ export function Composer({ live }: { live: LiveSession }) {
     area.style.height = `${Math.min(area.scrollHeight + 2, innerHeight * 0.4)}px`;
   }, [text]);
 
-  // Told to the others at most every few seconds.
-  const told = useRef(0);
+  // Sent to the other watchers at most every few seconds.
+  const typingSent = useRef(0);
   const typing = () => {
-    if (Date.now() - told.current < 4000 || live.watchers.peek().length < 2) return;
-    told.current = Date.now();
-    wire.tell("typing", { session: live.id });
+    if (Date.now() - typingSent.current < 4000 || live.watchers.peek().length < 2) return;
+    typingSent.current = Date.now();
+    wire.notify("typing", { session: live.id });
   };
 
   const add = async (files: Iterable<File>) => {
@@ -131,7 +131,7 @@ export function Composer({ live }: { live: LiveSession }) {
   return (
     <section
       class={over ? "composer over" : "composer"}
-      aria-label="Write to the agent"
+      aria-label="New message"
       onDragOver={(event) => {
         event.preventDefault();
         setOver(true);
@@ -145,7 +145,7 @@ export function Composer({ live }: { live: LiveSession }) {
     >
       <Queue live={live} onEdit={edit} />
       {attached.length > 0 && (
-        <ul class="attached-list" aria-label="Attached">
+        <ul class="attached-list" aria-label="Attachments">
           {attached.map((one) => (
             <li key={one.id}>
               {one.preview ? <img src={one.preview} alt="" /> : <Icon name="file" />}
@@ -171,7 +171,7 @@ export function Composer({ live }: { live: LiveSession }) {
           ref={box}
           rows={1}
           value={text}
-          placeholder={working ? "Queue a message, or steer with Ctrl+Enter…" : "Write to the agent…"}
+          placeholder={working ? "Queue a message, or steer with Ctrl+Enter…" : "Message the agent…"}
           aria-controls={found.length ? "commands" : undefined}
           aria-autocomplete="list"
           aria-activedescendant={found.length ? `command-${picked}` : undefined}
@@ -205,7 +205,7 @@ export function Composer({ live }: { live: LiveSession }) {
             accept="image/*"
             capture="environment"
             hidden
-            aria-label="A photograph"
+            aria-label="Photo"
             onChange={(event) => {
               void add([...(event.currentTarget.files ?? [])]);
               event.currentTarget.value = "";
@@ -213,11 +213,11 @@ export function Composer({ live }: { live: LiveSession }) {
           />
           <Button label="Attach files" icon="attach" kind="quiet" bare onClick={() => file.current?.click()} />
           {touch.matches && (
-            <Button label="Take a photograph" icon="camera" kind="quiet" bare onClick={() => camera.current?.click()} />
+            <Button label="Take photo" icon="camera" kind="quiet" bare onClick={() => camera.current?.click()} />
           )}
           <Choices live={live} />
           <span class="typing" role="status">
-            {others.length > 0 && `${others.map((name) => oneLine(name, 30)).join(", ")} typing…`}
+            {others.length > 0 && `${others.map((name) => oneLine(name, 30)).join(", ")} ${others.length === 1 ? "is" : "are"} typing…`}
           </span>
           {working && (
             <Button
@@ -230,7 +230,7 @@ export function Composer({ live }: { live: LiveSession }) {
             />
           )}
           {working && ready && (
-            <Button label="Steer" title="Into the running turn (Ctrl+Enter)" onClick={() => send(true)} />
+            <Button label="Steer" title="Send to the running turn (Ctrl+Enter)" onClick={() => send(true)} />
           )}
           <Button
             class="send"
@@ -247,13 +247,13 @@ export function Composer({ live }: { live: LiveSession }) {
   );
 }
 
-/** What the session runs with: a change is told to everybody as an event. */
+/** The session's settings. A change becomes an event that every client receives. */
 function Choices({ live }: { live: LiveSession }) {
   const { mode, model, thinking } = live.facts.value;
   const change = (type: string, fields: Record<string, unknown>) =>
     void live
       .command(type, fields)
-      .then(() => toast("Changed; it holds from the next turn on at the latest."))
+      .then(() => toast("Setting changed. It applies from the next turn at the latest."))
       .catch(toastError);
   const models = MODELS.some((one) => one.value === model) || !model ? MODELS : [...MODELS, { value: model, label: modelName(model) }];
   return (

@@ -1,4 +1,4 @@
-// Find in a session through the gateway's own search: all of it, not only what is loaded.
+// Find in a session with the gateway's search, which covers the whole log and not only the loaded part.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { search } from "../../live/search";
@@ -13,7 +13,7 @@ export function FindBar({ live, onClose }: { live: LiveSession; onClose: () => v
   const [words, setWords] = useState("");
   const [hits, setHits] = useState<Hit[] | null>(null);
   const [at, setAt] = useState(0);
-  // Before the next key comes.
+  // Before the next key press.
   useLayoutEffect(() => input.current?.focus(), []);
 
   useEffect(() => {
@@ -71,10 +71,10 @@ export function FindBar({ live, onClose }: { live: LiveSession; onClose: () => v
         onInput={(event) => setWords(event.currentTarget.value)}
       />
       <span class="quiet" role="status">
-        {hits && (hits.length ? `${at + 1} of ${hits.length}` : "nothing")}
+        {hits && (hits.length ? `${at + 1} of ${hits.length}` : "No results")}
       </span>
-      <Button label="Earlier" icon="up" kind="quiet" bare disabled={!hits?.length} onClick={() => step(-1)} />
-      <Button label="Later" icon="down" kind="quiet" bare disabled={!hits?.length} onClick={() => step(1)} />
+      <Button label="Previous result" icon="up" kind="quiet" bare disabled={!hits?.length} onClick={() => step(-1)} />
+      <Button label="Next result" icon="down" kind="quiet" bare disabled={!hits?.length} onClick={() => step(1)} />
       <Button label="Close" icon="close" kind="quiet" bare onClick={onClose} />
     </form>
   );

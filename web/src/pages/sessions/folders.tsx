@@ -1,4 +1,4 @@
-// Picking a folder inside the gateway's roots: type a path, or walk there.
+// Browses the folders inside the gateway's roots.
 
 import { useEffect, useState } from "preact/hooks";
 import { Button } from "../../parts/button";
@@ -37,7 +37,7 @@ export function FolderPicker({ value, onChoose }: { value: string; onChoose: (pa
     <div class="folders">
       <div class="folders-head">
         <Button
-          label="One folder up"
+          label="Parent folder"
           icon="up"
           kind="quiet"
           bare
@@ -68,8 +68,8 @@ export function FolderPicker({ value, onChoose }: { value: string; onChoose: (pa
           </li>
         ))}
       </ul>
-      {page && !page.folders.length && <p class="quiet">No folders in here.</p>}
-      {page?.more && <p class="quiet">There are more; type the path to go there.</p>}
+      {page && !page.folders.length && <p class="quiet">No folders here.</p>}
+      {page?.more && <p class="quiet">Not all folders are shown. Type the path in the form instead.</p>}
     </div>
   );
 }

@@ -1,4 +1,4 @@
-// The head of a session: its name, how it is followed, how full its context is, and what can be done with it as a whole.
+// The header of a session: its name, its context usage, and the menu of commands for the whole session.
 
 import { useState } from "preact/hooks";
 import type { LiveSession } from "../../live/session";
@@ -27,8 +27,8 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
   const summary = listed ?? live.view.value?.summary;
   const cost = summary?.cost_usd ?? 0;
   const watchers = live.watchers.value.length;
-  const done = (told: string) => () => {
-    toast(told);
+  const done = (message: string) => () => {
+    toast(message);
     void refresh();
   };
   const items: MenuItem[] = [
@@ -37,14 +37,14 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
     { label: "Export as JSON lines", icon: "download", onChoose: () => void save(live.id, "jsonl") },
   ];
   if (live.view.value?.settings?.link === "terminal" && may("terminal"))
-    items.unshift({ label: "Its terminal", icon: "terminal", onChoose: () => go(`/app/terminals/session/${live.id}`) });
+    items.unshift({ label: "Open terminal", icon: "terminal", onChoose: () => go(`/app/terminals/session/${live.id}`) });
   const manages = summary !== undefined && mayManage(me.value, summary.owner);
   if (manages) items.push({ label: "Share…", icon: "people", onChoose: () => setAsking("share") });
   if (may("chat"))
     items.push(
       { label: "Rename…", icon: "edit", onChoose: () => setAsking("rename") },
       {
-        label: "Fork from the end",
+        label: "Fork session",
         icon: "fork",
         onChoose: () =>
           void live
@@ -53,25 +53,25 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
             .catch(toastError),
       },
       {
-        label: archived ? "Take out of the archive" : "Archive",
+        label: archived ? "Unarchive" : "Archive",
         icon: "archive",
         onChoose: () =>
           void live
             .command("archive", { archived: !archived })
-            .then(done(archived ? "Taken out of the archive" : "Archived"))
+            .then(done(archived ? "Session unarchived" : "Session archived"))
             .catch(toastError),
       },
       {
-        label: "End the agent's process",
-        about: "The next message resumes",
+        label: "Stop agent",
+        about: "The next message resumes the session",
         icon: "stop",
-        onChoose: () => void live.command("close").then(done("The agent's process is ended")).catch(toastError),
+        onChoose: () => void live.command("close").then(done("Agent stopped")).catch(toastError),
       },
     );
   if (manages) items.push({ label: "Delete…", icon: "trash", danger: true, onChoose: () => setAsking("delete") });
   return (
     <header class="session-head">
-      <Button class="to-list" label="To the list" icon="back" kind="quiet" bare onClick={() => go("/app")} />
+      <Button class="to-list" label="Back to sessions" icon="back" kind="quiet" bare onClick={() => go("/app")} />
       <div class="session-title">
         <h1 title={oneLine(title, 400)}>{oneLine(title)}</h1>
         <p title={oneLine(cwd, 400)}>
@@ -80,15 +80,15 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
           {cost > 0 && <span>{money(cost)}</span>}
         </p>
       </div>
-      <Branches session={live.id} />
+      <Forks session={live.id} />
       {context > 0 && <Filled context={context} window={window} />}
-      <Menu label="This session" icon="more" bare items={items} />
+      <Menu label="Session menu" icon="more" bare items={items} />
       {asking === "rename" && <Rename live={live} title={title} onClose={() => setAsking("")} />}
       {asking === "share" && <ShareDialog live={live} onClose={() => setAsking("")} />}
       {asking === "delete" && (
         <Confirm
           title="Delete this session?"
-          text="Its log is deleted here, for everybody. The agent's own file stays where it is."
+          text="This deletes the session's log for all users. The agent's transcript file is kept."
           action="Delete"
           onDone={(yes) => {
             setAsking("");
@@ -96,7 +96,7 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
             live
               .command("delete")
               .then(() => {
-                done("Deleted")();
+                done("Session deleted")();
                 go("/app");
               })
               .catch(toastError);
@@ -107,8 +107,8 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
   );
 }
 
-/** What it was forked from, and what was forked from it. */
-function Branches({ session }: { session: string }) {
+/** Links to the parent session and to the forks of this one. */
+function Forks({ session }: { session: string }) {
   const { parent, forks } = relatives(session, summaries.value);
   if (!parent && !forks.length) return null;
   const entry = (one: Summary, about: string): MenuItem => ({
@@ -117,18 +117,18 @@ function Branches({ session }: { session: string }) {
     icon: "fork",
     onChoose: () => go(`/app/s/${one.session}`),
   });
-  const items = [...(parent ? [entry(parent, "Forked from this")] : []), ...forks.map((one) => entry(one, "A fork of this"))];
-  return <Menu label="Branches" icon="fork" bare items={items} />;
+  const items = [...(parent ? [entry(parent, "Parent session")] : []), ...forks.map((one) => entry(one, "Fork"))];
+  return <Menu label="Forks" icon="fork" bare items={items} />;
 }
 
 function Filled({ context, window }: { context: number; window: number }) {
   const share = window ? Math.min(1, context / window) : 0;
-  const told = window
+  const label = window
     ? `${amount(context)} of ${amount(window)} tokens, ${Math.round(share * 100)} % of the context`
     : `${amount(context)} tokens in the context`;
   return (
-    <span class={share > 0.8 ? "filled much" : "filled"} title={told}>
-      {window > 0 && <meter min={0} max={1} value={share} aria-label="Context filled" />}
+    <span class={share > 0.8 ? "filled much" : "filled"} title={label}>
+      {window > 0 && <meter min={0} max={1} value={share} aria-label="Context used" />}
       <span>{window ? `${Math.round(share * 100)} %` : `${amount(context)} tokens`}</span>
     </span>
   );
@@ -142,7 +142,7 @@ function Rename({ live, title, onClose }: { live: LiveSession; title: string; on
     onClose();
   };
   return (
-    <Dialog title="Rename the session" onClose={onClose}>
+    <Dialog title="Rename session" onClose={onClose}>
       <form class="stack" onSubmit={rename}>
         <Field label="Name">
           <input class="input" value={name} maxLength={200} onInput={(event) => setName(event.currentTarget.value)} />
@@ -156,7 +156,7 @@ function Rename({ live, title, onClose }: { live: LiveSession; title: string; on
   );
 }
 
-/** By a signed link that lives five minutes: the device's key is never in an address. */
+/** Uses a signed link that is valid for five minutes, so that the device's key is never in a URL. */
 async function save(session: string, format: "html" | "jsonl"): Promise<void> {
   try {
     const path = `/v1/sessions/${session}/export?format=${format}`;

@@ -1,4 +1,4 @@
-// Sessions: the list beside the conversation; on a phone one or the other.
+// Sessions: the list next to the conversation; on a phone one of them.
 
 import { useEffect } from "preact/hooks";
 import type { PageProps } from "../../pages";
@@ -28,7 +28,7 @@ export default function Sessions({ params }: PageProps) {
     return () => removeEventListener("keydown", keys);
   }, []);
   return (
-    <div class={open || fresh ? "desk opened" : "desk"}>
+    <div class={open || fresh ? "sessions-page opened" : "sessions-page"}>
       <SessionList current={open} alone={!open && !fresh} />
       {open ? <Session key={open} id={open} /> : fresh ? <NewSession /> : <Welcome />}
     </div>
@@ -41,8 +41,8 @@ function typing(target: EventTarget | null): boolean {
 
 function Welcome() {
   return (
-    <section class="desk-main empty welcome" aria-label="Begin">
-      <p>Choose a session, or begin one.</p>
+    <section class="main-pane empty welcome" aria-label="Start session">
+      <p>Choose a session or start a new one.</p>
       {may("chat") && <Button label="New session" icon="plus" kind="primary" onClick={() => go("/app/new")} />}
     </section>
   );

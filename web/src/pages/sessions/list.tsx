@@ -44,23 +44,23 @@ const groups = computed<Group[]>(() => {
 const words = signal("");
 const hits = signal<Hit[] | null>(null);
 
-/** `alone`: nothing else is open, so that this is what the page is about. */
+/** `alone`: no session is open, so the list is the main content of the page. */
 export function SessionList({ current, alone }: { current: string; alone: boolean }) {
   useEffect(() => void refresh(), []);
   const Heading = alone ? "h1" : "h2";
   const Frame = alone ? "main" : "aside";
   return (
-    <Frame class="desk-list" aria-label="Sessions">
+    <Frame class="list-pane" aria-label="Sessions">
       <header class="list-head">
         <Heading>Sessions</Heading>
         <span>
           <Menu
-            label="What the list shows"
+            label="List options"
             icon="more"
             bare
             items={[
-              { label: "Without archived", chosen: !showArchived.value, onChoose: () => setArchivedShown(false) },
-              { label: "With archived", chosen: showArchived.value, onChoose: () => setArchivedShown(true) },
+              { label: "Hide archived", chosen: !showArchived.value, onChoose: () => setArchivedShown(false) },
+              { label: "Show archived", chosen: showArchived.value, onChoose: () => setArchivedShown(true) },
             ]}
           />
           {may("chat") && <Button label="New session" icon="plus" bare kind="primary" onClick={() => go("/app/new")} />}
@@ -99,7 +99,7 @@ function Search() {
         id="session-search"
         class="input"
         type="search"
-        placeholder="Search everything said…"
+        placeholder="Search"
         autocomplete="off"
         value={words.value}
         onInput={(event) => change(event.currentTarget.value)}
@@ -115,7 +115,7 @@ function Search() {
   );
 }
 
-/** Arrows move along the list, wherever in it one is. */
+/** The arrow keys move the focus along the list. */
 function arrows(event: KeyboardEvent): void {
   if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
   const all = [...document.querySelectorAll<HTMLElement>(".list-scroll a")];
@@ -139,7 +139,7 @@ function Groups({ current, alone }: { current: string; alone: boolean }) {
   if (!summaries.value.length)
     return (
       <div class="empty">
-        <p>No sessions yet. The first one is a message away.</p>
+        <p>No sessions yet.</p>
       </div>
     );
   return (
@@ -180,13 +180,13 @@ export function titleOf(summary: Pick<Summary, "title" | "first_prompt">): strin
   return oneLine(summary.title || summary.first_prompt, 120) || "Untitled";
 }
 
-/** The one word that a session's state is shown as. */
+/** The label and the style of a session's state. */
 export function stateOf(summary: Summary): { name: string; look: string } {
   if (summary.pending || summary.state === "waiting") return { name: "waiting for you", look: "waiting" };
   if (summary.state === "working") return { name: "working", look: "working" };
   if (summary.archived) return { name: "archived", look: "none" };
   if (unread(summary)) return { name: "unread", look: "unread" };
-  if (summary.state === "transcript") return { name: "found in transcripts", look: "none" };
+  if (summary.state === "transcript") return { name: "transcript", look: "none" };
   return { name: summary.state === "closed" ? "closed" : "idle", look: "idle" };
 }
 
@@ -227,13 +227,13 @@ function Hits({ current }: { current: string }) {
   if (!found.length && !titles.length)
     return (
       <div class="empty" role="status">
-        <p>Nothing was found for “{words.value.trim()}”.</p>
+        <p>No results for “{words.value.trim()}”.</p>
       </div>
     );
   return (
     <div onKeyDown={arrows}>
       <p class="hidden-visually" role="status">
-        {found.length} places found
+        {found.length} results
       </p>
       {titles.length > 0 && (
         <ul>
@@ -259,7 +259,7 @@ function Hits({ current }: { current: string }) {
   );
 }
 
-/** The words that were found stand between \x02 and \x03. */
+/** The matched words are between \x02 and \x03. */
 export function Snippet({ text }: { text: string }) {
   return (
     <span class="snippet">

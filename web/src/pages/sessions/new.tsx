@@ -1,4 +1,4 @@
-// A new session: where, with what, and the first message.
+// The form for a new session: folder, settings, first message.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Untrusted } from "../../cards/untrusted";
@@ -57,7 +57,7 @@ export function NewSession() {
     const settings = { model: chosen.model, mode: chosen.mode, link: chosen.link };
     const body = { cwd: chosen.cwd, title: title.trim(), settings, ...(text.trim() ? { text } : {}) };
     try {
-      // The same key for a second try: one session, whatever the network did.
+      // A repeated request has the same key, so that it creates only one session.
       const made = await rest.post<Reply>("/v1/sessions", body, { headers: { "Idempotency-Key": key.current } });
       localStorage.setItem(LAST, JSON.stringify(chosen));
       go(`/app/s/${made.session}`, { replace: true });
@@ -69,14 +69,14 @@ export function NewSession() {
   };
 
   return (
-    <main class="desk-main new">
+    <main class="main-pane new">
       <header class="session-head">
-        <Button class="to-list" label="To the list" icon="back" kind="quiet" bare onClick={() => go("/app")} />
+        <Button class="to-list" label="Back to sessions" icon="back" kind="quiet" bare onClick={() => go("/app")} />
         <h1>New session</h1>
       </header>
       <form class="stack" onSubmit={(event) => void create(event)}>
         <div class="with-button">
-          <Field label="Folder" hint="Inside the gateway's roots; empty means the first of them.">
+          <Field label="Folder" hint="Must be inside one of the gateway's roots. Empty: the first root.">
             <input
               class="input mono"
               list="known-folders"
@@ -99,7 +99,7 @@ export function NewSession() {
             class="input"
             rows={5}
             value={text}
-            placeholder="What is to be done?"
+            placeholder="What should the agent do?"
             onInput={(event) => setText(event.currentTarget.value)}
             onKeyDown={(event) => {
               if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void create(event);
@@ -136,7 +136,7 @@ export function NewSession() {
               <option key={one.value} value={one.value} />
             ))}
           </datalist>
-          <Field label="Way of running">
+          <Field label="Link">
             <select class="input" value={chosen.link} onChange={(event) => set({ link: event.currentTarget.value })}>
               {LINKS.map((one) => (
                 <option key={one.value} value={one.value}>
@@ -145,7 +145,7 @@ export function NewSession() {
               ))}
             </select>
           </Field>
-          <Field label="Name" hint="Without one, the first message is it.">
+          <Field label="Name" hint="Optional. Defaults to the first message.">
             <input class="input" value={title} maxLength={200} onInput={(event) => setTitle(event.currentTarget.value)} />
           </Field>
         </div>
@@ -158,7 +158,7 @@ export function NewSession() {
         )}
         <div class="actions">
           <Button label="Cancel" kind="quiet" onClick={() => go("/app")} />
-          <Button label="Begin" kind="primary" type="submit" busy={busy} />
+          <Button label="Start session" kind="primary" type="submit" busy={busy} />
         </div>
       </form>
       {picking && (

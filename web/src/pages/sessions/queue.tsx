@@ -1,4 +1,4 @@
-// Messages that wait for their turn: in order, and each can be changed, moved, or taken back.
+// The queued messages, in order. Each can be edited, moved or removed.
 
 import type { LiveSession } from "../../live/session";
 import { Button } from "../../parts/button";
@@ -12,20 +12,20 @@ export function Queue({ live, onEdit }: { live: LiveSession; onEdit: (message: s
   const move = (message: string, position: number) =>
     void live.command("move_message", { message, position }).catch(toastError);
   return (
-    <ol class="queue" aria-label="Waiting for their turn">
+    <ol class="queue" aria-label="Queued messages">
       {queue.map((one, index) => {
-        const said = oneLine(textOf(one.content), 120) || "An attachment";
+        const text = oneLine(textOf(one.content), 120) || "Attachment";
         return (
           <li key={one.message}>
-            <span class="queued" title={said}>
-              {said}
+            <span class="queued" title={text}>
+              {text}
             </span>
             {index > 0 && (
-              <Button label={`Move up: ${said}`} icon="up" kind="quiet" bare onClick={() => move(one.message, index - 1)} />
+              <Button label={`Move up: ${text}`} icon="up" kind="quiet" bare onClick={() => move(one.message, index - 1)} />
             )}
-            <Button label={`Edit: ${said}`} icon="edit" kind="quiet" bare onClick={() => onEdit(one.message, one.content)} />
+            <Button label={`Edit: ${text}`} icon="edit" kind="quiet" bare onClick={() => onEdit(one.message, one.content)} />
             <Button
-              label={`Take back: ${said}`}
+              label={`Remove: ${text}`}
               icon="close"
               kind="quiet"
               bare

@@ -1,4 +1,4 @@
-// Putting files back as they were before a message: first what would change, then, if wanted, the change.
+// Restores files to their state before a message, after showing what would change.
 
 import { useEffect, useState } from "preact/hooks";
 import type { LiveSession } from "../../live/session";
@@ -27,12 +27,12 @@ export function Rewind({ live, message, onClose }: { live: LiveSession; message:
     );
   }, []);
   const files = preview?.filesChanged ?? [];
-  const cannot = error || preview?.error || (preview?.canRewind === false ? "The agent has no copy from before." : "");
+  const cannot = error || preview?.error || (preview?.canRewind === false ? "The agent has no backup from before this message." : "");
   const rewind = () => {
     setBusy(true);
     live.command("rewind", { message }).then(
       () => {
-        toast("Files were put back");
+        toast("Files restored");
         onClose();
       },
       (failure: WireError) => {
@@ -42,8 +42,8 @@ export function Rewind({ live, message, onClose }: { live: LiveSession; message:
     );
   };
   return (
-    <Dialog title="Put files back" onClose={onClose}>
-      {!preview && !error && <p aria-busy="true">Asking the agent what would change…</p>}
+    <Dialog title="Restore files" onClose={onClose}>
+      {!preview && !error && <p aria-busy="true">Checking what would change…</p>}
       {cannot && (
         <p class="banner" role="alert">
           {plain(cannot)}
@@ -53,7 +53,7 @@ export function Rewind({ live, message, onClose }: { live: LiveSession; message:
         <>
           <p>
             {files.length
-              ? `${files.length} file${files.length === 1 ? "" : "s"} would be put back as they were before this message` +
+              ? `${files.length} file${files.length === 1 ? "" : "s"} would be restored to their state before this message` +
                 ` (${preview.insertions ?? 0} lines added, ${preview.deletions ?? 0} removed).`
               : "No file has changed since this message."}
           </p>
@@ -62,13 +62,13 @@ export function Rewind({ live, message, onClose }: { live: LiveSession; message:
               <li key={file}>{shortPath(file, live.facts.value.cwd)}</li>
             ))}
           </ul>
-          <p class="quiet">The conversation stays as it is. Only files that the agent changed are touched.</p>
+          <p class="quiet">The conversation stays as it is. Only files that the agent changed are restored.</p>
         </>
       )}
       <div class="actions">
         <Button label="Cancel" onClick={onClose} />
         <Button
-          label="Put back"
+          label="Restore"
           kind="danger"
           busy={busy}
           disabled={!preview || Boolean(cannot) || !files.length}

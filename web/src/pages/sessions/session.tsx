@@ -1,4 +1,4 @@
-// One session: its header, its conversation, what waits, and the composer.
+// One session: header, conversation and composer.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { markSeen, summaries } from "../../live/sessions";
@@ -30,13 +30,13 @@ export function Session({ id }: { id: string }) {
   }, [live]);
 
   useEffect(() => {
-    // A hit of the search in the session that is open already.
+    // A search hit in the session that is already open.
     if (at && live.loaded.peek()) live.openAt(at).catch(toastError);
   }, [at]);
 
   const status = wire.status.value;
   useEffect(() => {
-    // Opened while the gateway was away: as soon as it is back.
+    // Opened while the gateway was unreachable: open again when it is back.
     if (status === "live" && live.error.peek()?.code === "offline") void live.open(at || undefined);
   }, [status]);
 
@@ -52,7 +52,7 @@ export function Session({ id }: { id: string }) {
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
       if ((event.ctrlKey || event.metaKey) && event.key === "f" && !finding) {
-        // Only what is loaded could be found by the browser; a second time it is the browser's.
+        // The browser finds only the loaded part. Pressed again, the key opens the browser's own search.
         event.preventDefault();
         setFinding(true);
       }
@@ -67,7 +67,7 @@ export function Session({ id }: { id: string }) {
         void live
           .command("fork", { at: message })
           .then((reply) => {
-            toast("Forked: this is the new session.");
+            toast("Session forked. You are now in the new session.");
             go(`/app/s/${reply.session}`);
           })
           .catch(toastError),
@@ -82,25 +82,25 @@ export function Session({ id }: { id: string }) {
   );
 
   const error = live.error.value;
-  // What one no longer sees is not left on the screen.
+  // A session that the user can no longer see is removed from the screen.
   const gone = error?.code === "not_found";
   if (error && (gone || !live.loaded.value))
     return (
-      <main class="desk-main empty">
+      <main class="main-pane empty">
         <h1>This session cannot be shown</h1>
         <p>
-          {gone ? "It is not there: it was deleted, or it is not shared with you." : `${error.message} ${advice(error.code)}`}
+          {gone ? "It was deleted, or it is not shared with you." : `${error.message} ${advice(error.code)}`}
         </p>
         <Button label="Try again" icon="refresh" onClick={() => void live.open()} />
-        <Button label="To the sessions" kind="quiet" onClick={() => go("/app")} />
+        <Button label="Back to sessions" kind="quiet" onClick={() => go("/app")} />
       </main>
     );
   return (
-    <main class="desk-main session">
+    <main class="main-pane session">
       <Header live={live} title={title} onFind={() => setFinding(!finding)} />
       {finding && <FindBar live={live} onClose={() => setFinding(false)} />}
       <Stream live={live} acts={may("chat") ? acts : null} reveal={at} />
-      {may("chat") ? <Composer live={live} /> : <p class="readonly">This device may watch, not send.</p>}
+      {may("chat") ? <Composer live={live} /> : <p class="readonly">This device can view the session but not send messages.</p>}
       {rewinding && <Rewind live={live} message={rewinding} onClose={() => setRewinding("")} />}
     </main>
   );

@@ -1,7 +1,7 @@
-// Sharing a session: whose it is, who else sees it, and the changes to that. Each change is made at once.
+// The dialog for sharing a session: its owner, the users who can see it, and changes, each sent at once.
 
 import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { onNews } from "../../live/news";
+import { onSessionChanges } from "../../live/session-changes";
 import { type LiveSession, asWire } from "../../live/session";
 import { Button } from "../../parts/button";
 import { Dialog } from "../../parts/dialog";
@@ -36,8 +36,8 @@ export function ShareDialog({ live, onClose }: { live: LiveSession; onClose: () 
   };
   useEffect(() => {
     void load();
-    // Somebody else may change it meanwhile.
-    const end = onNews((sessions) => {
+    // Another user may change it meanwhile.
+    const end = onSessionChanges((sessions) => {
       if (!sessions.length || sessions.includes(live.id)) void load();
     });
     // Only admins may see the list of users; others type a name that they know.
@@ -55,8 +55,8 @@ export function ShareDialog({ live, onClose }: { live: LiveSession; onClose: () 
     if (sharing) input.current?.focus();
   }, [sharing !== null]);
 
-  /** Whether all of them were done. */
-  const change = async (changes: Share[], told: string, show: (message: string) => void): Promise<boolean> => {
+  /** Returns whether all changes succeeded. */
+  const change = async (changes: Share[], success: string, show: (message: string) => void): Promise<boolean> => {
     setError("");
     setWrong("");
     setStatus("Saving…");
@@ -67,7 +67,7 @@ export function ShareDialog({ live, onClose }: { live: LiveSession; onClose: () 
       failed = refused(asWire(failure));
     }
     await load();
-    setStatus(failed ? "" : told);
+    setStatus(failed ? "" : success);
     if (failed) show(failed);
     return !failed;
   };
@@ -82,9 +82,9 @@ export function ShareDialog({ live, onClose }: { live: LiveSession; onClose: () 
     } else if (await change([{ user }], done({ user }), setWrong)) setName("");
     input.current?.focus();
   };
-  /** The button that had the focus goes away with what it removed: the next place is the field. */
-  const remove = async (changes: Share[], told: string) => {
-    await change(changes, told, setError);
+  /** The focused button disappears with the removed user, so the focus moves to the field. */
+  const remove = async (changes: Share[], success: string) => {
+    await change(changes, success, setError);
     input.current?.focus();
   };
   const everybody = (on: boolean) => {
@@ -100,7 +100,7 @@ export function ShareDialog({ live, onClose }: { live: LiveSession; onClose: () 
           {plain(error)}
         </p>
       )}
-      {!sharing && !error && <p aria-busy="true">Asking the gateway with whom it is shared…</p>}
+      {!sharing && !error && <p aria-busy="true">Loading…</p>}
       {sharing && (
         <>
           <p>
@@ -112,7 +112,7 @@ export function ShareDialog({ live, onClose }: { live: LiveSession; onClose: () 
             ) : (
               "The owner was removed from this gateway."
             )}{" "}
-            Users with whom it is shared can read all of it and write to it. Only the owner and admins can share or delete it.
+            Users it is shared with can read it and send messages. Only the owner and admins can share or delete it.
           </p>
           <Switch label="Share with everybody on this gateway" checked={sharing.everybody} onChange={everybody} />
           <form class="with-button" onSubmit={(event) => void add(event)}>
@@ -164,7 +164,7 @@ export function ShareDialog({ live, onClose }: { live: LiveSession; onClose: () 
             </div>
           ) : (
             <p class="quiet">
-              {sharing.everybody ? "Every user sees it." : "It is shared with nobody: only the owner and admins see it."}
+              {sharing.everybody ? "Everybody on this gateway can see it." : "Not shared. Only the owner and admins can see it."}
             </p>
           )}
           <p class="quiet shared-status" role="status">
@@ -175,7 +175,7 @@ export function ShareDialog({ live, onClose }: { live: LiveSession; onClose: () 
               label="Stop all sharing"
               kind="danger"
               disabled={!sharing.everybody && !sharing.users.length}
-              onClick={() => void remove(withdrawals(sharing), "It is shared with nobody any more.")}
+              onClick={() => void remove(withdrawals(sharing), "Sharing stopped.")}
             />
             <Button label="Done" onClick={onClose} />
           </div>

@@ -1,5 +1,5 @@
-// The conversation as it scrolls: it stays at its end while somebody is there, keeps its place when older pages come
-// in above, and says what is true about its connection.
+// The scrolling conversation: it follows the end while the user is there, keeps its position when older pages are loaded
+// above, and shows the state of its connection.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type Acts, Items } from "../../cards/item";
@@ -55,7 +55,7 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
     load();
   };
 
-  // After every drawing: at the end stay there, else keep what was looked at where it was.
+  // After every render: stay at the end, or keep the visible items where they are.
   useLayoutEffect(() => {
     const box = scroller.current;
     if (!box || target.current) return;
@@ -75,7 +75,7 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
     return () => clearTimeout(timer);
   }, [items.length, live.before.value, live.after.value]);
 
-  // Cards that unfold, pictures that load and a keyboard that opens change the height without a drawing of ours.
+  // Opened cards, loaded pictures and an on-screen keyboard change the height without a render.
   useEffect(() => {
     const box = scroller.current;
     const list = box?.querySelector(".items");
@@ -88,8 +88,8 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
     return () => watch.disconnect();
   }, [live.loaded.value]);
 
-  // On the way to a place that was asked for nothing else moves the page, until the place stays where it is: what is
-  // around it gets its true height only when it comes near the screen.
+  // While scrolling to a revealed item nothing else may move the page, until the item's position is stable: the items
+  // around it get their real height only near the screen.
   useLayoutEffect(() => {
     if (!reveal) return;
     target.current = reveal;
@@ -118,7 +118,7 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
     };
   }, [reveal]);
 
-  // A hand on the page decides where it goes.
+  // Scrolling by the user cancels the scroll to an item.
   const byHand = () => {
     target.current = 0;
   };
@@ -146,40 +146,40 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
         aria-live="off"
       >
         {live.before.value && <p class="edge">Older messages…</p>}
-        {live.loaded.value && !shown.length && <p class="edge">Nothing was said yet.</p>}
+        {live.loaded.value && !shown.length && <p class="edge">No messages yet.</p>}
         <Items items={shown} session={live.id} folder={live.facts.value.cwd} acts={acts} reveal={reveal} />
         {live.after.value ? <p class="edge">Newer messages…</p> : <Working live={live} />}
       </div>
       {!atEnd && (
         <Button
           class="to-end"
-          label={live.facts.value.turn ? "Working: to the end" : "To the end"}
+          label={live.facts.value.turn ? "Working: go to end" : "Go to end"}
           icon="down"
           onClick={toEnd}
         />
       )}
-      <Truth live={live} />
-      <Heard live={live} />
+      <FollowStatus live={live} />
+      <ScreenReaderStatus live={live} />
     </div>
   );
 }
 
-const ENDS = { completed: "The turn is done.", failed: "The turn failed.", cancelled: "The turn was interrupted." } as const;
+const ENDS = { completed: "The turn completed.", failed: "The turn failed.", cancelled: "The turn was interrupted." } as const;
 
-/** For who does not see the page: what the agent does now, not every word of it. */
-function Heard({ live }: { live: LiveSession }) {
+/** For screen readers: what the agent does now, without its text. */
+function ScreenReaderStatus({ live }: { live: LiveSession }) {
   const { turn } = live.facts.value;
   const last = live.items.value.at(-1);
-  const told = live.pending.value.length
-    ? "The agent waits for you."
+  const text = live.pending.value.length
+    ? "The agent is waiting for you."
     : turn
-      ? "The agent works."
+      ? "The agent is working."
       : last?.kind === "end"
         ? ENDS[last.status]
         : "";
   return (
     <p class="hidden-visually" role="status">
-      {told}
+      {text}
     </p>
   );
 }
@@ -207,26 +207,26 @@ function Working({ live }: { live: LiveSession }) {
   );
 }
 
-/** Where what is shown stands against the log: said whenever it is not live. */
-function Truth({ live }: { live: LiveSession }) {
+/** How the shown items relate to the log; visible whenever they are not live. */
+function FollowStatus({ live }: { live: LiveSession }) {
   const following = live.following.value;
   const status = wire.status.value;
   const error = live.error.value;
-  const told =
+  const text =
     live.after.value || !live.loaded.value
       ? ""
       : error
-        ? `No longer followed: ${error.message}`
+        ? `Updates stopped: ${error.message}`
       : following === "gap"
-        ? "The log was replaced; it is read anew."
+        ? "The log was replaced. Reloading it."
         : status !== "live" || following === "offline"
-          ? "Offline. What you see may not be the newest; what you send waits."
+          ? "Offline. This view may be out of date. Your messages are sent when the gateway is back."
           : following === "catching up"
             ? "Catching up…"
             : "";
   return (
-    <p class="truth" role="status" data-following={live.after.value ? "elsewhere" : following}>
-      {told}
+    <p class="follow-status" role="status" data-following={live.after.value ? "elsewhere" : following}>
+      {text}
     </p>
   );
 }

@@ -1,4 +1,4 @@
-// The browsers that are signed in, each revocable, and a way for a phone to become one: a QR code that works once.
+// The signed-in devices, which can be revoked, and a single-use QR code that signs in a phone.
 
 import { useEffect, useState } from "preact/hooks";
 import { Button } from "../../parts/button";
@@ -48,9 +48,9 @@ export function Devices() {
           <li key={device.id}>
             <div>
               <strong>{oneLine(device.name, 120) || "Device"}</strong>
-              {device.id === mine && <span class="tag">this one</span>}
+              {device.id === mine && <span class="tag">this device</span>}
               <small>
-                {oneLine(device.user, 80)} · {device.scopes.join(", ")} · last seen <Time at={device.last_used || device.created} />
+                {oneLine(device.user, 80)} · {device.scopes.join(", ")} · last used <Time at={device.last_used || device.created} />
               </small>
             </div>
             <Button
@@ -63,7 +63,7 @@ export function Devices() {
           </li>
         ))}
       </ul>
-      {devices && !live.length && <p class="soft">No browser is signed in by a link; this one uses a token.</p>}
+      {devices && !live.length && <p class="soft">No device is signed in by link. This browser uses a token.</p>}
       <div class="actions">
         <Button label="Add a phone" icon="phone" onClick={() => setAdding(true)} />
       </div>
@@ -72,8 +72,8 @@ export function Devices() {
           title={`Revoke ${oneLine(revoking.name, 80)}`}
           text={
             revoking.id === mine
-              ? "This is the device that you are looking at: you will be signed out."
-              : "It is signed out at once, and can come back only by a new link."
+              ? "This is the device that you are using. You will be signed out."
+              : "It is signed out immediately and needs a new link to sign in again."
           }
           action="Revoke"
           onDone={(yes) => {
@@ -102,9 +102,9 @@ interface Link {
 }
 
 const GIVEN: [string, string, Scope[]][] = [
-  ["steer", "Look, talk and approve", ["view", "chat", "approve"]],
-  ["all", "Everything, terminals and settings too", ["view", "chat", "approve", "terminal", "admin"]],
-  ["look", "Only look", ["view"]],
+  ["steer", "View, chat and approve", ["view", "chat", "approve"]],
+  ["all", "Full access, including terminals and settings", ["view", "chat", "approve", "terminal", "admin"]],
+  ["look", "View only", ["view"]],
 ];
 
 function Adding({ onDone }: { onDone: () => void }) {
@@ -138,7 +138,7 @@ function Adding({ onDone }: { onDone: () => void }) {
             void make();
           }}
         >
-          <Field label="What it is called" hint="It stands beside what is answered there. Empty: the browser's own name.">
+          <Field label="Device name" hint="Shown with the answers that this device gives. Empty: the browser's name.">
             <input
               class="input"
               type="text"
@@ -148,7 +148,7 @@ function Adding({ onDone }: { onDone: () => void }) {
               onInput={(event) => setName(event.currentTarget.value)}
             />
           </Field>
-          <Field label="What it may do">
+          <Field label="Access">
             <select class="input" value={given} onChange={(event) => setGiven(event.currentTarget.value)}>
               {GIVEN.map(([name, label]) => (
                 <option key={name} value={name}>
@@ -158,7 +158,7 @@ function Adding({ onDone }: { onDone: () => void }) {
             </select>
           </Field>
           <div class="actions">
-            <Button label="Show the code" kind="primary" type="submit" />
+            <Button label="Show QR code" kind="primary" type="submit" />
           </div>
         </form>
       )}
@@ -170,21 +170,21 @@ function Adding({ onDone }: { onDone: () => void }) {
             width={260}
             height={260}
           />
-          <p>Point the phone's camera here. It works once, for {minutes(left)}.</p>
+          <p>Point the phone's camera here. The code works once and expires in {minutes(left)}.</p>
           {local && (
             <p class="banner wait">
-              This address is of this machine only. For a phone, open Fairlead by an address that the phone can reach.
+              This address works only on this machine. Open Fairlead at an address that the phone can reach.
             </p>
           )}
           <p class="soft link-row">
-            Or open the link there: <Copy text={link.url} label="Copy the link" />
+            Or open the link on the phone: <Copy text={link.url} label="Copy link" />
           </p>
         </div>
       )}
       {link && left === 0 && (
         <div class="qr">
           <p>This code has expired.</p>
-          <Button label="Show a new one" kind="primary" onClick={() => void make()} />
+          <Button label="Show new code" kind="primary" onClick={() => void make()} />
         </div>
       )}
     </Dialog>

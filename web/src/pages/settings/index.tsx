@@ -1,4 +1,4 @@
-// This device, the other ones, trusted folders, and what this gateway is.
+// Settings: appearance, this device, other devices, trusted folders, version.
 
 import { useEffect, useState } from "preact/hooks";
 import { Button } from "../../parts/button";
@@ -16,7 +16,7 @@ export default function Settings() {
   return (
     <main class="plain settings">
       <h1>Settings</h1>
-      <Looks />
+      <Appearance />
       <ThisDevice />
       {may("admin") ? (
         <>
@@ -24,21 +24,21 @@ export default function Settings() {
           <Trust />
         </>
       ) : (
-        <p class="soft">Devices and trusted folders are shown to devices with the scope “admin”.</p>
+        <p class="soft">Devices and trusted folders require the scope “admin”.</p>
       )}
       <About />
     </main>
   );
 }
 
-const THEMES = { auto: "As the system", light: "Light", dark: "Dark" } as const;
+const THEMES = { auto: "System", light: "Light", dark: "Dark" } as const;
 
-function Looks() {
+function Appearance() {
   const [theme, setTheme] = useState(localStorage.getItem("fairlead.theme") ?? "auto");
   return (
-    <section class="panel" aria-labelledby="looks">
-      <h2 id="looks">Looks</h2>
-      <Field label="Colours">
+    <section class="panel" aria-labelledby="appearance">
+      <h2 id="appearance">Appearance</h2>
+      <Field label="Theme">
         <select
           class="input short"
           value={theme}
@@ -76,15 +76,15 @@ function ThisDevice() {
             <dd>{oneLine(who.user, 120)}</dd>
           </div>
           <div>
-            <dt>May</dt>
+            <dt>Scopes</dt>
             <dd>{who.scopes.join(", ")}</dd>
           </div>
         </dl>
       )}
       <div class="actions">
-        <Button label="Sign out here" onClick={signOut} />
+        <Button label="Sign out" onClick={signOut} />
         <Button
-          label="Keyboard"
+          label="Keyboard shortcuts"
           kind="quiet"
           onClick={() => {
             helpShown.value = true;
@@ -107,7 +107,7 @@ function About() {
     <section class="panel" aria-labelledby="about">
       <h2 id="about">About</h2>
       <p class="soft">
-        Fairlead {version}. One gateway for coding-agent sessions, yours; this page speaks to it and to nobody else.
+        Fairlead {version}, a gateway for coding-agent sessions. This page connects only to your gateway.
       </p>
     </section>
   );

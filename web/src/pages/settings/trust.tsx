@@ -1,4 +1,4 @@
-// Trusted folders: what a folder's own settings would run is shown first, and exactly that is trusted.
+// Trusted folders: a folder's settings are shown first, and exactly those are trusted.
 
 import { useEffect, useState } from "preact/hooks";
 import { Button } from "../../parts/button";
@@ -37,7 +37,7 @@ export function Trust() {
   const load = () => rest.get<{ folders: Trusted[] }>("/v1/trust").then((found) => setFolders(found.folders), toastError);
   useEffect(() => {
     void load();
-    // Whoever comes from a session in a folder that is not trusted yet.
+    // Opened by the link of an untrusted folder's banner.
     if (asked) void inspect(asked);
   }, []);
   const inspect = async (folder: string) => {
@@ -52,7 +52,7 @@ export function Trust() {
   const trust = async (shown: Report) => {
     try {
       await rest.post("/v1/trust", { path: shown.path, digest: shown.digest });
-      toast("Trusted, as it was shown.");
+      toast("Folder trusted as shown.");
       setReport(null);
       setPath("");
     } catch (error) {
@@ -73,8 +73,8 @@ export function Trust() {
     <section class="panel" aria-labelledby="trust">
       <h2 id="trust">Trusted folders</h2>
       <p class="soft">
-        Sessions in a folder that is not trusted run with your own settings only: its hooks, servers and variables stay
-        off. A file that changes asks again.
+        Sessions in an untrusted folder use only your own settings: the folder's hooks, MCP servers and variables stay off.
+        If one of its settings files changes, the folder must be trusted again.
       </p>
       <ul class="rows">
         {folders.map((folder) => (
@@ -86,9 +86,9 @@ export function Trust() {
               </small>
             </div>
             <span class="row-actions">
-              <Button label={`Look at ${oneLine(folder.path, 80)}`} icon="eye" kind="quiet" bare onClick={() => void inspect(folder.path)} />
+              <Button label={`Review ${oneLine(folder.path, 80)}`} icon="eye" kind="quiet" bare onClick={() => void inspect(folder.path)} />
               <Button
-                label={`Trust ${oneLine(folder.path, 80)} no more`}
+                label={`Stop trusting ${oneLine(folder.path, 80)}`}
                 icon="trash"
                 kind="danger"
                 bare
@@ -105,7 +105,7 @@ export function Trust() {
           if (path.trim()) void inspect(path.trim());
         }}
       >
-        <Field label="Folder" hint="Its whole path on the gateway's machine" {...(wrong ? { wrong } : {})}>
+        <Field label="Folder" hint="Full path on the gateway's machine" {...(wrong ? { wrong } : {})}>
           <input
             class="input mono"
             type="text"
@@ -116,7 +116,7 @@ export function Trust() {
           />
         </Field>
         <div class="actions">
-          <Button label="Show what it would run" icon="eye" type="submit" disabled={!path.trim()} />
+          <Button label="Review settings" icon="eye" type="submit" disabled={!path.trim()} />
         </div>
       </form>
       {report && <Shown report={report} onTrust={() => void trust(report)} />}
@@ -126,20 +126,20 @@ export function Trust() {
 
 function Shown({ report, onTrust }: { report: Report; onTrust: () => void }) {
   const parts: [string, string[]][] = [
-    ["Hooks: programs that it runs", report.hooks.map(asText)],
-    ["MCP servers that it starts", report.mcp_servers.map(asText)],
-    ["Variables that it sets", report.environment],
-    ["Permissions that it gives", report.permissions],
+    ["Hooks (programs it runs)", report.hooks.map(asText)],
+    ["MCP servers it starts", report.mcp_servers.map(asText)],
+    ["Environment variables it sets", report.environment],
+    ["Permissions it grants", report.permissions],
     ["Other settings", report.other],
-    ["Files that it is read from", report.files],
+    ["Settings files", report.files],
   ];
   const some = parts.filter(([, values]) => values.length);
   return (
-    <article class="report" aria-label={`What ${oneLine(report.path, 120)} would run`}>
+    <article class="report" aria-label={`Settings of ${oneLine(report.path, 120)}`}>
       <h3>
         <code>{plain(report.path)}</code>
       </h3>
-      {!some.length && <p>It has no settings of its own.</p>}
+      {!some.length && <p>This folder has no settings of its own.</p>}
       {some.map(([title, values]) => (
         <section key={title}>
           <h4>{title}</h4>
@@ -154,7 +154,7 @@ function Shown({ report, onTrust }: { report: Report; onTrust: () => void }) {
       ))}
       <div class="actions">
         {report.trusted ? (
-          <p class="soft">It is trusted as it is now.</p>
+          <p class="soft">This folder is trusted with these settings.</p>
         ) : (
           <Button label="Trust this folder as shown" kind="primary" onClick={onTrust} />
         )}

@@ -1,4 +1,4 @@
-// Shells: one's own, those that others share, and the terminal that a session's agent lives on.
+// Terminals: the user's own, those that others share, and the terminal of a session's agent.
 
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
@@ -22,7 +22,7 @@ interface Shell {
   idle_s: number;
 }
 
-/** Which one is shown: a shell by owner and name, or a session's. */
+/** The shown terminal: by owner and name, or by session. */
 interface Chosen {
   session?: string;
   owner?: string;
@@ -51,7 +51,7 @@ export default function Terminals({ params }: { params: Record<string, string> }
   return (
     <main class="terminals">
       <div class="terminals-bar">
-        <h1>Shells</h1>
+        <h1>Terminals</h1>
         <Button label="New terminal" icon="plus" onClick={() => setMaking(true)} />
       </div>
       <Tabs chosen={chosen} />
@@ -60,7 +60,7 @@ export default function Terminals({ params }: { params: Record<string, string> }
       ) : (
         <div class="empty">
           <Icon name="terminal" size={28} />
-          <p>{shells.value?.length ? "Choose a terminal, or open a new one." : "No terminal runs."}</p>
+          <p>{shells.value?.length ? "Choose a terminal or open a new one." : "No terminals are running."}</p>
         </div>
       )}
       {making && <Making onDone={() => setMaking(false)} />}
@@ -99,13 +99,13 @@ function Tabs({ chosen }: { chosen: Chosen | null }) {
 const STATES: Record<TerminalState, string> = {
   connecting: "Connecting",
   live: "",
-  offline: "Offline: it is tried again",
-  ended: "It has ended",
+  offline: "Offline, reconnecting",
+  ended: "Terminal ended",
 };
 
 function Shown({ chosen }: { chosen: Chosen }) {
   const [state, setState] = useState<TerminalState>("connecting");
-  const [told, setTold] = useState("");
+  const [detail, setDetail] = useState("");
   const [title, setTitle] = useState("");
   const [line, setLine] = useState<TerminalLine | null>(null);
   const [ending, setEnding] = useState(false);
@@ -137,9 +137,9 @@ function Shown({ chosen }: { chosen: Chosen }) {
           readOnly={readOnly}
           screenReader={screenReader.value}
           onTitle={setTitle}
-          onState={(next, said) => {
+          onState={(next, text) => {
             setState(next);
-            if (said || next === "live") setTold(said);
+            if (text || next === "live") setDetail(text);
             if (next === "live" && own && !shell) void refresh();
           }}
           line={setLine}
@@ -154,12 +154,12 @@ function Shown({ chosen }: { chosen: Chosen }) {
         <div class="terminals-bar foot">
           <span role="status" class="terminal-state">
             {state === "live" ? oneLine(title, 80) : STATES[state]}
-            {told && state !== "live" && `: ${oneLine(told, 200)}`}
+            {detail && state !== "live" && `: ${oneLine(detail, 200)}`}
           </span>
-          {state === "ended" && own && <Button label="Start again" icon="refresh" onClick={() => location.reload()} />}
+          {state === "ended" && own && <Button label="Restart" icon="refresh" onClick={() => location.reload()} />}
           {!chosen.owner && (
             <Switch
-              label="Only watch"
+              label="Watch only"
               checked={watching.value}
               onChange={(on) => {
                 watching.value = on;
@@ -167,7 +167,7 @@ function Shown({ chosen }: { chosen: Chosen }) {
             />
           )}
           <Switch
-            label="Screen reader"
+            label="Screen reader mode"
             checked={screenReader.value}
             onChange={(on) => {
               screenReader.value = on;
@@ -176,20 +176,20 @@ function Shown({ chosen }: { chosen: Chosen }) {
           />
           {own && (
             <Switch
-              label="Shared: others may watch"
+              label="Shared (others can watch)"
               checked={shell?.shared ?? false}
               disabled={!shell}
               onChange={(on) => void share(on)}
             />
           )}
-          {own && <Button label="End it…" kind="danger" disabled={!shell} onClick={() => setEnding(true)} />}
+          {own && <Button label="End terminal…" kind="danger" disabled={!shell} onClick={() => setEnding(true)} />}
         </div>
       </div>
       {ending && (
         <Confirm
-          title={`End ${chosen.name}`}
-          text="The shell ends, and whatever runs in it."
-          action="End it"
+          title={`End ${chosen.name}?`}
+          text="This ends the terminal and all programs running in it."
+          action="End terminal"
           onDone={(yes) => {
             setEnding(false);
             if (yes) void end();
@@ -226,7 +226,7 @@ const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
 function Making({ onDone }: { onDone: () => void }) {
   const [name, setName] = useState(freeName());
-  const wrong = NAME.test(name) ? "" : "Letters, digits, dots, dashes and underscores; at most 64.";
+  const wrong = NAME.test(name) ? "" : "Use letters, digits, dots, dashes and underscores, at most 64 characters.";
   return (
     <Dialog title="New terminal" onClose={onDone}>
       <form
@@ -239,7 +239,7 @@ function Making({ onDone }: { onDone: () => void }) {
           go(`/app/terminals/${name}`);
         }}
       >
-        <Field label="Name" hint="One that runs already is opened." {...(wrong ? { wrong } : {})}>
+        <Field label="Name" hint="If a terminal with this name is running, it is opened." {...(wrong ? { wrong } : {})}>
           <input
             class="input"
             type="text"

@@ -1,14 +1,14 @@
-// Sums of what the gateway counted, and the kinds of notices.
+// Sums of usage statistics, and the kinds of notices.
 
 import { describe, expect, it } from "vitest";
-import { type Insight, type Spent, byModel, daysOf, stacked, sums, windowOf } from "../src/state/insight";
-import { KINDS, USUAL_PUSH, USUAL_TOASTS, toggled } from "../src/state/kinds";
+import { type UsageStats, type Spent, byModel, daysOf, stacked, sums, windowOf } from "../src/state/usage";
+import { KINDS, DEFAULT_PUSH, DEFAULT_TOASTS, toggled } from "../src/state/kinds";
 
 function spent(day: string, project: string, model: string, cost: number): Spent {
   return { day, project, model, input: 10, output: 5, cache_read: 2, cache_write: 1, cost_usd: cost };
 }
 
-const INSIGHT: Insight = {
+const USAGE: UsageStats = {
   spent: [spent("2026-11-14", "/a", "opus", 1), spent("2026-11-15", "/a", "haiku", 0.5), spent("2026-11-15", "/b", "opus", 2)],
   turns: [
     { day: "2026-11-14", project: "/a", turns: 3, failed: 1, cancelled: 0, duration_ms: 5 },
@@ -20,8 +20,8 @@ const INSIGHT: Insight = {
 const DAYS = ["2026-11-13", "2026-11-14", "2026-11-15"];
 
 describe("sums", () => {
-  it("has every day, in order, those without anything too", () => {
-    const days = sums(INSIGHT, "day", DAYS);
+  it("has every day in order, including days without usage", () => {
+    const days = sums(USAGE, "day", DAYS);
     expect(days.map((one) => [one.name, one.cost, one.turns])).toEqual([
       ["2026-11-13", 0, 0],
       ["2026-11-14", 1, 3],
@@ -30,34 +30,34 @@ describe("sums", () => {
   });
 
   it("has projects and models by cost, and a project that only had turns", () => {
-    expect(sums(INSIGHT, "project").map((one) => [one.name, one.cost, one.turns, one.failed])).toEqual([
+    expect(sums(USAGE, "project").map((one) => [one.name, one.cost, one.turns, one.failed])).toEqual([
       ["/b", 2, 0, 0],
       ["/a", 1.5, 3, 1],
       ["/c", 0, 1, 0],
     ]);
-    expect(sums(INSIGHT, "model").map((one) => [one.name, one.cost, one.cache])).toEqual([
+    expect(sums(USAGE, "model").map((one) => [one.name, one.cost, one.cache])).toEqual([
       ["opus", 3, 6],
       ["haiku", 0.5, 3],
     ]);
   });
 
-  it("says the same in all three ways", () => {
+  it("has the same total by day, project and model", () => {
     const total = (rows: { cost: number }[]) => rows.reduce((sum, one) => sum + one.cost, 0);
-    expect(total(sums(INSIGHT, "day", DAYS))).toBe(total(sums(INSIGHT, "model")));
-    expect(total(sums(INSIGHT, "project"))).toBe(total(sums(INSIGHT, "model")));
+    expect(total(sums(USAGE, "day", DAYS))).toBe(total(sums(USAGE, "model")));
+    expect(total(sums(USAGE, "project"))).toBe(total(sums(USAGE, "model")));
   });
 });
 
 describe("series", () => {
   it("gives each model a value for each day", () => {
-    expect(byModel(INSIGHT, DAYS, (row) => row.cost_usd)).toEqual([
+    expect(byModel(USAGE, DAYS, (row) => row.cost_usd)).toEqual([
       { label: "opus", values: [0, 1, 2] },
       { label: "haiku", values: [0, 0, 0.5] },
     ]);
   });
 
   it("puts the small ones together", () => {
-    const many = { ...INSIGHT, spent: ["a", "b", "c", "d"].map((model, at) => spent("2026-11-15", "/a", model, 4 - at)) };
+    const many = { ...USAGE, spent: ["a", "b", "c", "d"].map((model, at) => spent("2026-11-15", "/a", model, 4 - at)) };
     expect(byModel(many, DAYS, (row) => row.cost_usd, 2)).toEqual([
       { label: "a", values: [0, 0, 4] },
       { label: "b", values: [0, 0, 3] },
@@ -88,10 +88,10 @@ describe("days", () => {
 });
 
 describe("limits", () => {
-  it("are told as far as the agent told them", () => {
+  it("show what the agent reported", () => {
     const info = { utilization: 1.2, resetsAt: 10, status: "allowed_warning" };
     expect(windowOf({ kind: "five_hour", at: 1, info })).toEqual({
-      name: "Five hours",
+      name: "5-hour limit",
       used: 1,
       status: "allowed warning",
       resets: 10_000,
@@ -107,9 +107,9 @@ describe("limits", () => {
 });
 
 describe("kinds", () => {
-  it("that are usual can be chosen, and are told once", () => {
+  it("that are defaults can be selected, and are listed once", () => {
     const known = new Set(KINDS.map((one) => one.kind));
-    expect([...USUAL_TOASTS, ...USUAL_PUSH].filter((kind) => !known.has(kind))).toEqual([]);
+    expect([...DEFAULT_TOASTS, ...DEFAULT_PUSH].filter((kind) => !known.has(kind))).toEqual([]);
     expect(toggled(["a", "b"], "b", true)).toEqual(["a", "b"]);
     expect(toggled(["a", "b"], "a", false)).toEqual(["b"]);
   });

@@ -1,4 +1,4 @@
-// Sums of what the gateway counted: by day, project, model and tool. Pure.
+// Sums of the gateway's usage statistics by day, project, model and tool. Pure.
 
 export interface Spent {
   day: string;
@@ -35,7 +35,7 @@ export interface LimitWindow {
   info: Record<string, unknown>;
 }
 
-export interface Insight {
+export interface UsageStats {
   spent: Spent[];
   turns: Turned[];
   tools: ToolUse[];
@@ -65,17 +65,17 @@ function add(into: Sum, row: Spent): void {
 
 type By = "day" | "project" | "model";
 
-/** One sum for each name, the most expensive first; days in their order, those without anything too. */
-export function sums(insight: Insight, by: By, days: string[] = []): Sum[] {
+/** One sum per name, the most expensive first; days in order, including those without usage. */
+export function sums(usage: UsageStats, by: By, days: string[] = []): Sum[] {
   const found = new Map<string, Sum>(by === "day" ? days.map((day) => [day, sum(day)]) : []);
   const at = (name: string) => {
     const known = found.get(name) ?? sum(name);
     found.set(name, known);
     return known;
   };
-  for (const row of insight.spent) add(at(row[by]), row);
+  for (const row of usage.spent) add(at(row[by]), row);
   if (by !== "model")
-    for (const row of insight.turns) {
+    for (const row of usage.turns) {
       const into = at(row[by]);
       into.turns += row.turns;
       into.failed += row.failed;
@@ -91,15 +91,15 @@ export interface Series {
 }
 
 /** A value for each day, a series for each model: the largest few, the others together. */
-export function byModel(insight: Insight, days: string[], value: (row: Spent) => number, most = 5): Series[] {
+export function byModel(usage: UsageStats, days: string[], value: (row: Spent) => number, most = 5): Series[] {
   const totals = new Map<string, number>();
-  for (const row of insight.spent) totals.set(row.model, (totals.get(row.model) ?? 0) + value(row));
+  for (const row of usage.spent) totals.set(row.model, (totals.get(row.model) ?? 0) + value(row));
   const named = [...totals].sort((one, two) => two[1] - one[1]).map(([model]) => model);
   const shown = named.slice(0, most);
   const labels = named.length > most ? [...shown, "others"] : shown;
   const place = new Map(days.map((day, index) => [day, index]));
   const series = labels.map((label) => ({ label, values: days.map(() => 0) }));
-  for (const row of insight.spent) {
+  for (const row of usage.spent) {
     const index = shown.indexOf(row.model);
     const day = place.get(row.day);
     const into = series[index < 0 ? labels.length - 1 : index];
@@ -121,7 +121,7 @@ export function daysOf(since: number, until: number, offset: number): string[] {
 
 export interface Window {
   name: string;
-  /** Between 0 and 1; null where the agent did not say. */
+  /** Between 0 and 1; null if the agent did not report it. */
   used: number | null;
   status: string;
   resets: number;
@@ -129,10 +129,10 @@ export interface Window {
 }
 
 const NAMES: Record<string, string> = {
-  five_hour: "Five hours",
-  seven_day: "Seven days",
-  seven_day_opus: "Seven days, Opus",
-  seven_day_sonnet: "Seven days, Sonnet",
+  five_hour: "5-hour limit",
+  seven_day: "7-day limit",
+  seven_day_opus: "7-day limit, Opus",
+  seven_day_sonnet: "7-day limit, Sonnet",
   "": "Limit",
 };
 
@@ -149,7 +149,7 @@ export function windowOf({ kind, at, info }: LimitWindow): Window {
   };
 }
 
-/** Each series stands on those before it. */
+/** Each series is added to those before it. */
 export function stacked(series: { values: number[] }[]): number[][] {
   const tops: number[][] = [];
   for (const [index, one] of series.entries())

@@ -1,4 +1,4 @@
-// What happened lately over all sessions, and what this device wants to be told of: here as toasts, elsewhere by push.
+// Recent notices of all sessions, and the notification settings of this device: toasts on the page, push messages.
 
 import { useEffect, useState } from "preact/hooks";
 import { hasOlder, loadOlder, notices, type Notice } from "../../live/notices";
@@ -9,32 +9,32 @@ import { Icon, type IconName } from "../../parts/icon";
 import { Time } from "../../parts/time";
 import { toast, toastError } from "../../parts/toast";
 import { Link } from "../../router";
-import { KINDS, USUAL_PUSH, toggled } from "../../state/kinds";
+import { DEFAULT_PUSH, KINDS, toggled } from "../../state/kinds";
 import { oneLine } from "../../state/text";
 import "../../style/panel.css";
 
-export default function Notices() {
+export default function Notifications() {
   useEffect(() => {
     learnPush().catch(toastError);
   }, []);
   return (
-    <main class="plain notices">
-      <h1>Notices</h1>
-      <Telling />
+    <main class="plain notifications">
+      <h1>Notifications</h1>
+      <NotificationSettings />
       <Feed />
     </main>
   );
 }
 
-const PUSH_WORDS = {
+const PUSH_TEXT = {
   unknown: "",
-  unsupported: "This browser takes no push messages. On iOS, add Fairlead to the home screen first.",
-  denied: "The browser was told not to show notifications of this page; its settings can allow them again.",
-  off: "Push messages reach this device while the page is closed. What waits can be allowed or denied right there.",
+  unsupported: "This browser does not support push messages. On iOS, add Fairlead to the home screen first.",
+  denied: "The browser blocks notifications from this page. You can allow them in the browser's settings.",
+  off: "Push messages reach this device while the page is closed. You can allow or deny a request from its message.",
   on: "Push messages reach this device while the page is closed.",
 } as const;
 
-function Telling() {
+function NotificationSettings() {
   const [busy, setBusy] = useState(false);
   const doing = (work: () => Promise<void>) => {
     setBusy(true);
@@ -46,13 +46,13 @@ function Telling() {
   const topics = subscription.value?.topics ?? [];
   return (
     <details class="panel">
-      <summary>What this device is told</summary>
+      <summary>Notification settings</summary>
       <table class="grid-table kinds">
         <thead>
           <tr>
-            <th scope="col">When</th>
+            <th scope="col">Event</th>
             <th scope="col">On the page</th>
-            <th scope="col">By push</th>
+            <th scope="col">Push</th>
           </tr>
         </thead>
         <tbody>
@@ -73,7 +73,7 @@ function Telling() {
               <td>
                 <input
                   type="checkbox"
-                  aria-label={`${label}: by push`}
+                  aria-label={`${label}: push`}
                   disabled={!on || busy}
                   checked={topics.includes(kind)}
                   onChange={(event) => {
@@ -86,21 +86,21 @@ function Telling() {
           ))}
         </tbody>
       </table>
-      <p class="soft">{PUSH_WORDS[pushState.value]}</p>
-      {subscription.value?.failed && on && <p class="banner">The last one was not taken: {oneLine(subscription.value.failed, 300)}</p>}
+      <p class="soft">{PUSH_TEXT[pushState.value]}</p>
+      {subscription.value?.failed && on && <p class="banner">The last push message failed: {oneLine(subscription.value.failed, 300)}</p>}
       <div class="actions">
         {pushState.value === "off" && (
-          <Button label="Turn push on" kind="primary" busy={busy} onClick={() => doing(() => turnOn(USUAL_PUSH))} />
+          <Button label="Turn push on" kind="primary" busy={busy} onClick={() => doing(() => turnOn(DEFAULT_PUSH))} />
         )}
         {on && (
           <>
             <Button
-              label="Send a test"
+              label="Send test message"
               busy={busy}
               onClick={() =>
                 doing(async () => {
                   await tryPush();
-                  toast("Sent. It should be here in a moment.");
+                  toast("Test message sent. It should arrive in a moment.");
                 })
               }
             />
@@ -121,11 +121,10 @@ const ICONS: [string, IconName][] = [
 
 function iconOf({ kind, color }: Notice): IconName {
   if (color === "error") return "alert";
-  return ICONS.find(([start]) => kind.startsWith(start))?.[1] ?? "notices";
+  return ICONS.find(([start]) => kind.startsWith(start))?.[1] ?? "notifications";
 }
 
-/** Of the two words about a session's beginning and end, the notice says the same in better words; that a session works
- * or was renamed is seen in the list. */
+/** Kinds that repeat another notice (created, deleted), or that the session list shows (working, renamed). */
 const LEFT_OUT = new Set([
   "conversation.create",
   "conversation.delete",
@@ -138,8 +137,8 @@ function Feed() {
   const shown = notices.value.filter((one) => !LEFT_OUT.has(one.kind));
   return (
     <section aria-labelledby="feed" class="panel">
-      <h2 id="feed">What happened</h2>
-      {!shown.length && <p class="soft">Nothing yet.</p>}
+      <h2 id="feed">Recent activity</h2>
+      {!shown.length && <p class="soft">No notifications yet.</p>}
       <ol class="feed" aria-live="off">
         {shown.map((one) => (
           <Entry key={one.seq} notice={one} />
@@ -147,7 +146,7 @@ function Feed() {
       </ol>
       {hasOlder.value && (
         <div class="actions">
-          <Button label="Show older ones" onClick={() => void loadOlder().catch(toastError)} />
+          <Button label="Show older" onClick={() => void loadOlder().catch(toastError)} />
         </div>
       )}
     </section>
@@ -156,12 +155,12 @@ function Feed() {
 
 function Entry({ notice }: { notice: Notice }) {
   const to = placeOf(notice);
-  const words = oneLine(notice.message, 300);
+  const text = oneLine(notice.message, 300);
   return (
     <li class={`feed-entry ${notice.color ?? "info"}`}>
       <Icon name={iconOf(notice)} />
       <span>
-        <strong>{oneLine(notice.title, 120)}</strong> {to ? <Link to={to}>{words}</Link> : words}
+        <strong>{oneLine(notice.title, 120)}</strong> {to ? <Link to={to}>{text}</Link> : text}
       </span>
       <Time at={notice.at} />
     </li>

@@ -5,7 +5,7 @@ import { Button } from "../../parts/button";
 import { Bars } from "../../parts/chart";
 import { Field } from "../../parts/field";
 import { Time } from "../../parts/time";
-import { type Insight, type Sum, byModel, daysOf, sums, windowOf } from "../../state/insight";
+import { type UsageStats, type Sum, byModel, daysOf, sums, windowOf } from "../../state/usage";
 import { amount, duration, lastPart, money, oneLine } from "../../state/text";
 import { query, rest } from "../../wire/rest";
 import "../../style/panel.css";
@@ -13,10 +13,10 @@ import "../../style/panel.css";
 const DAY_MS = 86_400_000;
 const SPANS = [7, 30, 90, 365];
 
-export default function InsightPage() {
+export default function UsagePage() {
   const [span, setSpan] = useState(30);
   const [project, setProject] = useState("");
-  const [found, setFound] = useState<{ insight: Insight; days: string[] } | null>(null);
+  const [found, setFound] = useState<{ usage: UsageStats; days: string[] } | null>(null);
   const [error, setError] = useState("");
   const load = async (length: number) => {
     const offset = -new Date().getTimezoneOffset();
@@ -24,8 +24,8 @@ export default function InsightPage() {
     const until = today + DAY_MS;
     const since = until - length * DAY_MS;
     try {
-      const insight = await rest.get<Insight>(`/v1/insight${query({ since, until, offset })}`);
-      setFound({ insight, days: daysOf(since, until, offset) });
+      const usage = await rest.get<UsageStats>(`/v1/insight${query({ since, until, offset })}`);
+      setFound({ usage, days: daysOf(since, until, offset) });
       setError("");
     } catch (caught) {
       setError(caught instanceof Error ? caught.message : String(caught));
@@ -33,33 +33,33 @@ export default function InsightPage() {
   };
   useEffect(() => void load(span), [span]);
   const projects = useMemo(
-    () => [...new Set([...(found?.insight.spent ?? []), ...(found?.insight.turns ?? [])].map((row) => row.project))].sort(),
+    () => [...new Set([...(found?.usage.spent ?? []), ...(found?.usage.turns ?? [])].map((row) => row.project))].sort(),
     [found],
   );
   const shown = useMemo(() => {
-    if (!found || !project) return found?.insight ?? null;
+    if (!found || !project) return found?.usage ?? null;
     const of = <T extends { project: string }>(rows: T[]) => rows.filter((row) => row.project === project);
-    return { ...found.insight, spent: of(found.insight.spent), turns: of(found.insight.turns) };
+    return { ...found.usage, spent: of(found.usage.spent), turns: of(found.usage.turns) };
   }, [found, project]);
   return (
-    <main class="plain insight">
-      <div class="insight-bar">
-        <h1>Insight</h1>
+    <main class="plain usage">
+      <div class="usage-bar">
+        <h1>Usage</h1>
         <Field label="Project">
           <select class="input" value={project} onChange={(event) => setProject(event.currentTarget.value)}>
             <option value="">All projects</option>
             {projects.map((one) => (
               <option key={one} value={one}>
-                {oneLine(one, 80) || "no folder"}
+                {oneLine(one, 80) || "No folder"}
               </option>
             ))}
           </select>
         </Field>
-        <Field label="Span">
+        <Field label="Period">
           <select class="input" value={String(span)} onChange={(event) => setSpan(Number(event.currentTarget.value))}>
             {SPANS.map((days) => (
               <option key={days} value={String(days)}>
-                {days === 365 ? "A year" : `${days} days`}
+                {days === 365 ? "1 year" : `${days} days`}
               </option>
             ))}
           </select>
@@ -71,17 +71,17 @@ export default function InsightPage() {
           {error}
         </p>
       )}
-      {shown && found && <Shown insight={shown} days={found.days} />}
+      {shown && found && <Shown usage={shown} days={found.days} />}
     </main>
   );
 }
 
-function Shown({ insight, days }: { insight: Insight; days: string[] }) {
-  const daily = useMemo(() => sums(insight, "day", days), [insight, days]);
-  const projects = useMemo(() => sums(insight, "project"), [insight]);
-  const models = useMemo(() => sums(insight, "model"), [insight]);
-  const costs = useMemo(() => byModel(insight, days, (row) => row.cost_usd), [insight, days]);
-  const tokens = useMemo(() => byModel(insight, days, (row) => row.output + row.input), [insight, days]);
+function Shown({ usage, days }: { usage: UsageStats; days: string[] }) {
+  const daily = useMemo(() => sums(usage, "day", days), [usage, days]);
+  const projects = useMemo(() => sums(usage, "project"), [usage]);
+  const models = useMemo(() => sums(usage, "model"), [usage]);
+  const costs = useMemo(() => byModel(usage, days, (row) => row.cost_usd), [usage, days]);
+  const tokens = useMemo(() => byModel(usage, days, (row) => row.output + row.input), [usage, days]);
   const total = daily.reduce((all, one) => ({
     ...all,
     cost: all.cost + one.cost,
@@ -97,7 +97,7 @@ function Shown({ insight, days }: { insight: Insight; days: string[] }) {
         <Total name="Tokens in" value={amount(total.input)} />
         <Total name="Tokens out" value={amount(total.output)} />
       </dl>
-      <Limits insight={insight} />
+      <Limits usage={usage} />
       <Panel title="Cost by day">
         <Bars name="Cost by day" labels={days} series={named(costs)} format={money} short={shortDay} />
         <Sums rows={[...daily].reverse()} first="Day" turns />
@@ -114,13 +114,13 @@ function Shown({ insight, days }: { insight: Insight; days: string[] }) {
         <One name="Cost by model" rows={models.slice(0, 12)} short={(name) => oneLine(name, 18)} />
         <Sums rows={models} first="Model" />
       </Panel>
-      <Tools insight={insight} />
+      <Tools usage={usage} />
     </>
   );
 }
 
 function named(series: { label: string; values: number[] }[]) {
-  return series.map((one) => ({ ...one, label: oneLine(one.label, 60) || "no model" }));
+  return series.map((one) => ({ ...one, label: oneLine(one.label, 60) || "Unknown model" }));
 }
 
 function shortDay(day: string): string {
@@ -154,7 +154,7 @@ function One({ name, rows, short }: { name: string; rows: Sum[]; short: (name: s
 
 function Sums({ rows, first, turns = false }: { rows: Sum[]; first: string; turns?: boolean }) {
   const some = rows.filter((row) => row.cost || row.input || row.output || row.turns);
-  if (!some.length) return <p class="soft">Nothing in this span.</p>;
+  if (!some.length) return <p class="soft">No usage in this period.</p>;
   return (
     <div class="table-scroll" tabIndex={0} role="group" aria-label={`Table by ${first.toLowerCase()}`}>
       <table class="grid-table">
@@ -188,7 +188,7 @@ function Sums({ rows, first, turns = false }: { rows: Sum[]; first: string; turn
         <tbody>
           {some.map((row) => (
             <tr key={row.name}>
-              <th scope="row">{oneLine(row.name, 120) || "none"}</th>
+              <th scope="row">{oneLine(row.name, 120) || "Unknown"}</th>
               <td class="number">{money(row.cost)}</td>
               <td class="number">{amount(row.input)}</td>
               <td class="number">{amount(row.output)}</td>
@@ -207,8 +207,8 @@ function Sums({ rows, first, turns = false }: { rows: Sum[]; first: string; turn
   );
 }
 
-function Tools({ insight }: { insight: Insight }) {
-  const tools = insight.tools;
+function Tools({ usage }: { usage: UsageStats }) {
+  const tools = usage.tools;
   const labels = useMemo(() => tools.slice(0, 15).map((tool) => tool.tool), [tools]);
   const series = useMemo(() => {
     const some = tools.slice(0, 15);
@@ -219,18 +219,18 @@ function Tools({ insight }: { insight: Insight }) {
     ];
   }, [tools]);
   return (
-    <Panel title="Tools, of all projects">
+    <Panel title="Tools (all projects)">
       {tools.length > 0 && (
         <Bars name="Calls by tool" labels={labels} series={series} format={amount} short={(name) => oneLine(name, 14)} />
       )}
-      {tools.length === 0 && <p class="soft">Nothing in this span.</p>}
+      {tools.length === 0 && <p class="soft">No tool calls in this period.</p>}
       {tools.length > 0 && (
         <div class="table-scroll" tabIndex={0} role="group" aria-label="Table by tool">
           <table class="grid-table">
             <thead>
               <tr>
                 <th scope="col">Tool</th>
-                {["Calls", "Failed", "Interrupted", "Denied", "On average"].map((name) => (
+                {["Calls", "Failed", "Interrupted", "Denied", "Average time"].map((name) => (
                   <th key={name} scope="col" class="number">
                     {name}
                   </th>
@@ -256,11 +256,11 @@ function Tools({ insight }: { insight: Insight }) {
   );
 }
 
-function Limits({ insight }: { insight: Insight }) {
-  if (!insight.limits.length) return null;
+function Limits({ usage }: { usage: UsageStats }) {
+  if (!usage.limits.length) return null;
   return (
-    <Panel title="Limits of the agent's account">
-      {insight.limits.map((limit) => {
+    <Panel title="Account limits">
+      {usage.limits.map((limit) => {
         const { name, used, status, resets, at } = windowOf(limit);
         return (
           <div class="limit" key={limit.kind}>
@@ -268,12 +268,12 @@ function Limits({ insight }: { insight: Insight }) {
               <strong>{oneLine(name, 60)}</strong>
               <span>
                 {used === null ? oneLine(status, 60) : `${Math.round(used * 100)} % used`}
-                {resets > 0 && ` · begins anew ${new Date(resets).toLocaleString()}`}
+                {resets > 0 && ` · resets ${new Date(resets).toLocaleString()}`}
               </span>
             </div>
             {used !== null && <meter min={0} max={1} low={0.75} high={0.9} optimum={0} value={used} aria-label={oneLine(name, 60)} />}
             <span class="soft">
-              Said <Time at={at} />
+              Reported <Time at={at} />
             </span>
           </div>
         );

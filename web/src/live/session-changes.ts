@@ -1,13 +1,13 @@
-// That something happened to sessions, for lists: what, they ask for themselves. Told by notices, and by every new
-// connection, since anything may have happened before it.
+// Signals that sessions changed, so that lists load them again. The sources are notices, and every new connection, because
+// changes may have been missed before it.
 
 import { wire } from "../wire/socket";
 import { onNotice } from "./notices";
 
-/** Which sessions; empty when it may be any. */
+/** Receives the changed sessions; empty if any session may have changed. */
 type Listener = (sessions: string[]) => void;
 
-export function onNews(listener: Listener): () => void {
+export function onSessionChanges(listener: Listener): () => void {
   const noticed = onNotice((notice) => {
     if (notice.session) listener([notice.session]);
   });
