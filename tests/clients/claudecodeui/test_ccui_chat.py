@@ -386,4 +386,4 @@ async def test_too_many_messages_are_answered(tmp_path: Any) -> None:
         for _ in range(5):
             await peer.say("x")
         error = await peer.until(lambda frame: frame.get("code") == "INTERNAL_ERROR")
-        assert "messages a second" in error["error"]
+        assert "messages per second" in error["error"]

@@ -18,7 +18,7 @@ async def test_a_throttled_client_receives_an_error_and_stays_connected(tmp_path
         async with gateway.tab() as tab:
             for _ in range(20):
                 await tab.say(type="typing", isTyping=True)
-            assert "messages a second" in (await tab.until("error"))["error"]
+            assert "messages per second" in (await tab.until("error"))["error"]
             assert tab.close_code is None
 
 
