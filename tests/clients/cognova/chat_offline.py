@@ -20,6 +20,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.sessions.log import PendingEntries
 from fairlead_testing.cognova_client import CognovaClient, Shown
+from fairlead_testing.replay import RecordedLog, unframed
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 BEGIN = 1_771_416_000_000
@@ -28,16 +29,8 @@ BEGIN = 1_771_416_000_000
 Frame = dict[str, Any]
 
 
-def unframed(data: bytes) -> list[Frame]:
-    found = []
-    while data:
-        length, start = data[1], 2
-        if length > 125:
-            size = 2 if length == 126 else 8
-            length, start = int.from_bytes(data[2 : 2 + size], "big"), 2 + size
-        found.append(json.loads(data[start : start + length]))
-        data = data[start + length :]
-    return found
+def frames_of(data: bytes) -> list[Frame]:
+    return [json.loads(payload) for payload in unframed(data)]
 
 
 class ChatRecorder:
@@ -53,6 +46,11 @@ class ChatRecorder:
     def run(self, inputs: Iterable[Input]) -> Self:
         for given in inputs:
             self.add(given)
+        return self
+
+    def replay(self, log: RecordedLog) -> Self:
+        """Take a whole log, as the golden cases have it."""
+        self.published, self.gone = list(log.entries), dict(log.gone)
         return self
 
     def add(self, given: Input) -> None:
@@ -80,13 +78,13 @@ class ChatRecorder:
 
     def live(self, first: int = 0, last: int | None = None) -> list[Frame]:
         """The frames for a connected peer of the published entries from `first` to `last`."""
-        return [frame for entry in self.published[first:last] for frame in unframed(ENCODER.encode(SESSION, entry))]
+        return [frame for entry in self.published[first:last] for frame in frames_of(ENCODER.encode(SESSION, entry))]
 
     def read(self, position: int, moment: int | None = None, last: int = 0) -> list[Frame]:
         """The frames for a peer that reads the log from `position`, after `moment` published entries."""
         reading = ENCODER.catch_up(position, last)
         entries = [entry for entry in self.log(moment) if entry.seq > position]
-        return [frame for entry in entries for frame in unframed(reading.encode(SESSION, entry))]
+        return [frame for entry in entries for frame in frames_of(reading.encode(SESSION, entry))]
 
     def resumed(self, last: int, moment: int) -> list[Frame]:
         """The frames for a peer that returns and already has the frame `last`: the rest of its entry, then the log."""
