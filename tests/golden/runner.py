@@ -42,7 +42,6 @@ async def outputs(protocol: str, log: RecordedLog) -> dict[str, bytes]:
     live: list[bytes] = []
     catchup: list[bytes] = []
     scene = client_of(protocol).scene_of(log)
-    scene.feed.on_live = None
     there = await _connect(protocol, scene, live)
     for _ in range(scene.end):
         scene.publish()
