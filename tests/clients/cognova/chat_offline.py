@@ -1,20 +1,16 @@
 """Cognova's chat without a server: turns inputs into the frames for peers, live, resumed and as stored messages.
 
-An input is one of the interpreter's (`agent`, `gateway`, `transcript`, `interrupt`, `exit`; see golden_claude), or
-`{"event": {...}}` for an event that the core emits without a record.
+The input is a log of a golden case (`golden/cases.py`), or inputs of the interpreter (see golden_claude).
 """
 
 import json
 from collections.abc import Iterable
 from typing import Any, Self
 
-import msgspec
-
 from agents.claude.golden_claude import Input, feed
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.clients.cognova.chat_frames import ENCODER
 from fairlead.clients.cognova.history import MessageCount, MessageReducer, MessageRenderer, decode_count
-from fairlead.model import events as ev
 from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
@@ -55,20 +51,15 @@ class ChatRecorder:
 
     def add(self, given: Input) -> None:
         stage = PendingEntries(self._head, self._at or BEGIN - 1, self._at + 1000 if self._at else BEGIN)
-        drop: tuple[int, ...] = ()
-        if "event" in given:
-            stage.add(msgspec.convert(given["event"], ev.Event))
-        else:
-            outcome = feed(self.interpreter, given, len(self.published))
-            for event in outcome.events:
-                placed, entry = stage.add(event)
-                self.interpreter.assign_seq(placed, entry.seq)
-            drop = outcome.drop
+        outcome = feed(self.interpreter, given, len(self.published))
+        for event in outcome.events:
+            placed, entry = stage.add(event)
+            self.interpreter.assign_seq(placed, entry.seq)
         self._head, self._at = stage.seq, stage.at
         for new in stage.entries:
             prev = self.published[-1].seq if self.published else 0
             self.published.append(Entry(new.seq, prev, new.at, new.kind, new.event))
-        for seq in drop:
+        for seq in outcome.drop:
             self.gone.setdefault(seq, len(self.published))
 
     def log(self, moment: int | None = None) -> list[Entry]:
