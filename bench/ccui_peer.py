@@ -300,11 +300,11 @@ def measure(quick: bool, folder: Path) -> Figures:
 
 def run(quick: bool) -> Figures:
     """Run in a separate network namespace: the real CLI may not reach the internet."""
-    house = Path(__file__).resolve().parents[1]
-    subprocess.run([sys.executable, "-m", "tools.cloudcli_peer"], cwd=house, check=False)
+    root = Path(__file__).resolve().parents[1]
+    subprocess.run([sys.executable, "-m", "tools.cloudcli_peer"], cwd=root, check=False)
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
         kept = Path(folder) / "figures.json"
-        words = [str(house / "tools" / "innet"), sys.executable, __file__, "--json", str(kept)]
+        words = [str(root / "tools" / "innet"), sys.executable, __file__, "--json", str(kept)]
         done = subprocess.run([*words, "--quick"] if quick else words, check=False)
         if done.returncode == 77:
             return {"missing": "no network namespace here, and the real CLI never runs outside of one"}

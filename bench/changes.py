@@ -36,7 +36,7 @@ class Counted(NotificationCodec):
         return super().entry(entry, cursor)
 
 
-class Pit:
+class NullSocket:
     """A socket that accepts everything at once."""
 
     def send(self, frames: bytes) -> None: ...
@@ -46,7 +46,7 @@ class Pit:
     def probe(self, answered: object) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...
-    def hang_up(self, code: int, reason: str) -> None: ...
+    def close(self, code: int, reason: str) -> None: ...
 
 
 ADMIN = Identity("", "", "", frozenset({"admin"}))
@@ -58,7 +58,7 @@ async def encodings(peers: int) -> int:
         feed, codec = ChangeFeed(store.resources, SystemClock()), Counted()
         await feed.start()
         for _ in range(peers):
-            feed.join(ADMIN, codec).attached(Pit())
+            feed.join(ADMIN, codec).attached(NullSocket())
         await feed.write(Change(resource="task", action="create", id="1", name="Fix login bug"))
         await store.close()
         return codec.encoded

@@ -50,7 +50,7 @@ def gateway() -> Iterator[Gateway]:
 
 
 @contextmanager
-def everybody() -> Iterator[tuple[list[Measured], str]]:
+def all_servers() -> Iterator[tuple[list[Measured], str]]:
     """The gateway and its peers, all running; and why one of them is not."""
     missing = ""
     running: list[Measured] = []
@@ -78,7 +78,7 @@ def everybody() -> Iterator[tuple[list[Measured], str]]:
 def latency(quick: bool) -> Figures:
     rounds, count = (2, 200) if quick else (6, 400)
     ages: dict[str, list[float]] = {}
-    with everybody() as (servers, missing):
+    with all_servers() as (servers, missing):
         wires = {server.name: server.watch() for server in servers}
         for number in range(rounds + 1):
             for server in servers:
@@ -166,7 +166,7 @@ def fanout(quick: bool) -> Figures:
     count = 5_000 if quick else 20_000
     found: Figures = {}
     rows: dict[str, Sequence[float | str]] = {}
-    with everybody() as (servers, missing):
+    with all_servers() as (servers, missing):
         for subscribers in (1, 10, 100):
             for server in servers:
                 rates, cpus = [], []
@@ -328,7 +328,7 @@ def idle(quick: bool) -> Figures:
     for name, watching in (("an idle socket, kB", False), ("a socket that watches a session, kB", True)):
         with gateway() as made:
             found[name] = _per_socket(made, made.watch if watching else made.connect, sockets)
-    with everybody() as (servers, _):
+    with all_servers() as (servers, _):
         for server in servers[1:]:
             found[f"an idle socket of {server.name}, kB"] = _per_socket(server, server.watch, sockets)
     starts = []

@@ -62,7 +62,7 @@ class Counted:
         return self.inner.signal(session, kind, name, data)
 
 
-class Pit:
+class NullSink:
     """A sink that accepts everything at once."""
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ async def _counted(core: SessionGateway, cwd: str, subscribers: int, count: int)
     watches = []
     for variant, view in variants.values():
         for _ in range(subscribers):
-            watches.append(await core.watch(ADMIN, session, None, variant, Pit(), view))
+            watches.append(await core.watch(ADMIN, session, None, variant, NullSink(), view))
             watches[-1].start()
     while not all(watch.live for watch in watches):
         await asyncio.sleep(0.001)

@@ -28,7 +28,7 @@ from figures import Figures, spread, table
 from processes import Gateway
 from tools.browser import browser_arguments, browser_path
 from tools.cloudcli_app import app_folder
-from web_apps import App, CloudApp, WebUi, ask, begun, talk
+from web_apps import App, CloudApp, WebUi, ask, begun, run_turn
 
 STREAMS, RATE = 10, 100
 """Sessions that stream at once, and deltas a second of each."""
@@ -88,8 +88,8 @@ def compared(gateway: Gateway, sides: Sequence[App], long: tuple[str, str], coun
     rounds = 1 if quick else 5
     found: dict[str, dict[str, float]] = {}
     short = begun(gateway, TITLE)
-    talk(gateway, short, "say 50 80")
-    ending = talk(gateway, short, "paced 1 1000")[-1]
+    run_turn(gateway, short, "say 50 80")
+    ending = run_turn(gateway, short, "paced 1 1000")[-1]
     progress("first load and time to interactive")
     loads = {side.name: side.first_load(TITLE) for side in sides}
     for number, name in enumerate(("first load as sent, kB", "first load if packed by gzip, kB", "requests of it")):
@@ -119,7 +119,7 @@ def streaming(gateway: Gateway, ours: App, seconds: float) -> Figures:
     """Typing in a session that streams, while nine others stream too; and the same while none streams."""
     progress(f"typing while {STREAMS} sessions stream")
     sessions = [begun(gateway, f"Bench: stream {number}") for number in range(STREAMS)]
-    ending = talk(gateway, sessions[0], "paced 1 1000")[-1]
+    ending = run_turn(gateway, sessions[0], "paced 1 1000")[-1]
     found: Figures = {}
     with ours.page() as opened:
         opened.go(ours.session(sessions[0]), ending)
@@ -145,14 +145,14 @@ def streaming(gateway: Gateway, ours: App, seconds: float) -> Figures:
 def memory(gateway: Gateway, ours: App, session: str, counts: Sequence[int]) -> tuple[Figures, str]:
     """The memory of a page that has received this many messages; and the last text of that session."""
     found: Figures = {}
-    ending = talk(gateway, session, "paced 1 1000")[-1]
+    ending = run_turn(gateway, session, "paced 1 1000")[-1]
     with ours.page() as opened:
         opened.go(ours.session(session), ending)
         seen = 0
         for count in counts:
             progress(f"{count:,} messages come to an open page")
-            talk(gateway, session, f"say {count - seen} 80")
-            ending = talk(gateway, session, "paced 1 1000")[-1]
+            run_turn(gateway, session, f"say {count - seen} 80")
+            ending = run_turn(gateway, session, "paced 1 1000")[-1]
             opened.wait_for(ending)
             seen = count
             opened.page.wait_for_timeout(1000)
@@ -186,12 +186,12 @@ def measure(quick: bool, folder: Path) -> Figures:
 
 def run(quick: bool) -> Figures:
     """Run in a separate network namespace: no page reaches the internet."""
-    house = Path(__file__).resolve().parents[1]
-    subprocess.run([sys.executable, "-m", "tools.cloudcli_app"], cwd=house, check=False)
-    subprocess.run([sys.executable, "-m", "tools.web"], cwd=house, check=False)
+    root = Path(__file__).resolve().parents[1]
+    subprocess.run([sys.executable, "-m", "tools.cloudcli_app"], cwd=root, check=False)
+    subprocess.run([sys.executable, "-m", "tools.web"], cwd=root, check=False)
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as folder:
         kept = Path(folder) / "figures.json"
-        words = [str(house / "tools" / "innet"), sys.executable, __file__, "--json", str(kept)]
+        words = [str(root / "tools" / "innet"), sys.executable, __file__, "--json", str(kept)]
         done = subprocess.run([*words, "--quick"] if quick else words, check=False)
         if done.returncode == 77:
             return {"missing": "no network namespace here"}

@@ -197,7 +197,7 @@ class App:
         with self.page() as opened:
             opened.go(self.session(session), wanted)
             opened.settled()
-            words = talk(self.gateway, session, f"paced {count} {rate}")
+            words = run_turn(self.gateway, session, f"paced {count} {rate}")
             opened.wait_for(words[-1])
             opened.settled()
             offset = opened.clock()
@@ -260,7 +260,7 @@ def ask(gateway: Gateway, session: str, text: str) -> None:
     gateway.http.post(f"/v1/sessions/{session}/messages", json={"text": text}).raise_for_status()
 
 
-def talk(gateway: Gateway, session: str, text: str) -> list[str]:
+def run_turn(gateway: Gateway, session: str, text: str) -> list[str]:
     """Send a prompt and wait for the end of the turn: the words of the last text."""
     before = gateway.head(session)
     ask(gateway, session, text)

@@ -18,16 +18,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.asyncio.server import ServerConnection, broadcast, serve
 from websockets.exceptions import ConnectionClosed
 
-from fairlead.server.websocket import (
-    Connection,
-    ConnectionOptions,
-    driver_class,
-    run_endpoint,
-    text_frame,
-)
+from fairlead.model.formats.frames import text_frame
+from fairlead.server.websocket.connection import Connection, ConnectionOptions
+from fairlead.server.websocket.protocol import driver_class, run_endpoint
 
 
-class Room:
+class Group:
     """Frames of one read are built once, joined, and written once to each subscriber."""
 
     def __init__(self) -> None:
@@ -36,29 +32,29 @@ class Room:
 
 
 class Peer:
-    def __init__(self, room: Room, publishes: bool) -> None:
-        self.room = room
+    def __init__(self, group: Group, publishes: bool) -> None:
+        self.group = group
         self.publishes = publishes
 
     def on_open(self, conn: Connection) -> None:
         if not self.publishes:
-            self.room.members.add(conn)
+            self.group.members.add(conn)
 
     def on_message(self, conn: Connection, data: bytes, text: bool) -> None:
-        self.room.pending.append(text_frame(data))
+        self.group.pending.append(text_frame(data))
 
     def on_drain(self, conn: Connection) -> None:
         """Do nothing: no data is held back here."""
 
     def on_batch_end(self, conn: Connection) -> None:
-        if self.room.pending:
-            frames = b"".join(self.room.pending)
-            self.room.pending.clear()
-            for member in self.room.members:
+        if self.group.pending:
+            frames = b"".join(self.group.pending)
+            self.group.pending.clear()
+            for member in self.group.members:
                 member.send(frames)
 
     def on_close(self, conn: Connection, code: int) -> None:
-        self.room.members.discard(conn)
+        self.group.members.discard(conn)
 
 
 async def relay_by_asgi(ws: WebSocket, members: set[WebSocket]) -> None:
@@ -74,14 +70,14 @@ async def relay_by_asgi(ws: WebSocket, members: set[WebSocket]) -> None:
 
 
 def run_uvicorn(settings: dict[str, Any], *, stock: bool) -> None:
-    room = Room()
+    group = Group()
     members: set[WebSocket] = set()
 
     async def join(ws: WebSocket) -> None:
         if stock:
             await relay_by_asgi(ws, members)
             return
-        endpoint = Peer(room, publishes=ws.url.path == "/pub")
+        endpoint = Peer(group, publishes=ws.url.path == "/pub")
         # Enough for the whole burst: this measures speed, not the handling of slow readers.
         options = ConnectionOptions(max_write_buffer=64 << 20)
         await run_endpoint(ws.scope, ws.receive, ws.send, endpoint, options=options)

@@ -1,7 +1,7 @@
-"""Checks the coverage floor of the core packages ("rooms"): the unit part takes at least 95 % of the branches of each.
+"""Checks the coverage floor of the core packages: the unit part takes at least 95 % of the branches of each.
 
-Reads the data that `coverage run` left in build/coverage, combines it, prints one line per room and the worst
-files of a room that is below. A room that is not written yet is reported as empty and passes.
+Reads the data that `coverage run` left in build/coverage, combines it, prints one line per package and the worst
+files of a package that is below. A package that is not written yet is reported as empty and passes.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "build" / "coverage"
 FLOOR = 95.0
-ROOMS = ("model", "sessions", "agents/claude", "stores")
+PACKAGES = ("model", "sessions", "agents/claude", "stores")
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class FileCover:
 
 
 @dataclass(frozen=True)
-class RoomCover:
-    """A room is the sum of its files; without a single branch its percentage is that of its lines."""
+class PackageCover:
+    """A package is the sum of its files; without a single branch its percentage is that of its lines."""
 
-    room: str
+    package: str
     files: tuple[FileCover, ...]
 
     @property
@@ -65,17 +65,17 @@ def read_files(report: Mapping[str, Any]) -> list[FileCover]:
     ]
 
 
-def by_room(files: Iterable[FileCover], rooms: Iterable[str] = ROOMS) -> list[RoomCover]:
+def by_package(files: Iterable[FileCover], packages: Iterable[str] = PACKAGES) -> list[PackageCover]:
     files = list(files)
-    return [RoomCover(r, tuple(f for f in files if f.path.startswith(f"src/fairlead/{r}/"))) for r in rooms]
+    return [PackageCover(r, tuple(f for f in files if f.path.startswith(f"src/fairlead/{r}/"))) for r in packages]
 
 
-def describe(room: RoomCover) -> list[str]:
-    if not any(f.lines for f in room.files):
-        return [f"  {room.room:<16} empty"]
-    lines = [f"  {room.room:<16} {room.percent:6.1f} %  {'ok' if room.holds else f'BELOW {FLOOR:.0f} %'}"]
-    if not room.holds:
-        worst = sorted(room.files, key=lambda f: f.taken - f.branches)[:8]
+def describe(package: PackageCover) -> list[str]:
+    if not any(f.lines for f in package.files):
+        return [f"  {package.package:<16} empty"]
+    lines = [f"  {package.package:<16} {package.percent:6.1f} %  {'ok' if package.holds else f'BELOW {FLOOR:.0f} %'}"]
+    if not package.holds:
+        worst = sorted(package.files, key=lambda f: f.taken - f.branches)[:8]
         lines += [
             f"      {f.path}: {f.branches - f.taken} of {f.branches} branches not taken: {' '.join(f.missing[:12])}"
             for f in worst
@@ -103,10 +103,10 @@ def main() -> int:
     if not list(DATA.glob("data*")):
         print("coverage: nothing was measured yet: run `make coverage`")
         return 1
-    rooms = by_room(read_files(measure()))
+    packages = by_package(read_files(measure()))
     print(f"coverage of branches, floor {FLOOR:.0f} %:")
-    print("\n".join(line for room in rooms for line in describe(room)))
-    return 0 if all(room.holds for room in rooms) else 1
+    print("\n".join(line for package in packages for line in describe(package)))
+    return 0 if all(package.holds for package in packages) else 1
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ def page(text: str, versions: Mapping[str, Result]) -> str:
     return f"{before}{BEGIN}\n\n{table(versions)}\n\n{END}{rest.partition(END)[2]}"
 
 
-def told(version: str, one: Result, hints: Iterable[str]) -> str:
+def report(version: str, one: Result, hints: Iterable[str]) -> str:
     lines = [f"Claude Code {version} ({one['integrity'][:19]}...)"]
     for way in WAYS:
         lines.append(f"  {way:<9} {cell(version, one['ways'], way)}")
@@ -185,7 +185,7 @@ def main(argv: list[str] | None = None) -> int:
         kept["versions"] = {name: kept["versions"][name] for name in sorted(kept["versions"], key=numbers)}
         RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
         PAGE.write_text(page(PAGE.read_text(), kept["versions"]))
-        print(told(version, one, in_bundle(version)[1] - in_bundle(RELEASES[-1].version)[1]))
+        print(report(version, one, in_bundle(version)[1] - in_bundle(RELEASES[-1].version)[1]))
         failed = failed or any(way["failed"] for way in one["ways"].values())
     return 1 if failed else 0
 

@@ -190,10 +190,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 _HINTS = get_type_hints(Config, include_extras=True)
 
 
-class BadSetting(BadRequest):
+class BadSetting(BadRequest, code="bad_setting"):
     """An invalid setting; the message has its name, its source and the problem."""
-
-    code = "bad_setting"
 
     def __init__(self, name: str, source: str, problem: str) -> None:
         super().__init__(f"Setting {name} ({source}): {problem}", setting=name, source=source)

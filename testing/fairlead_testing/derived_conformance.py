@@ -17,8 +17,8 @@ from fairlead.model.store import (
     ProjectionState,
     ProjectionWrite,
     ReducerCheckpoint,
+    ReplaceRow,
     RowPage,
-    RowReplacement,
     Store,
 )
 from fairlead_testing.store_conformance import Stores, batch, new_session, refusal
@@ -29,7 +29,7 @@ def row(ordinal: int, key: str = "", data: bytes = b"") -> ProjectionRow:
 
 
 def derived(
-    *made: ProjectionRow | RowReplacement, seq: int, head: int, memory: ReducerCheckpoint | None = None
+    *made: ProjectionRow | ReplaceRow, seq: int, head: int, memory: ReducerCheckpoint | None = None
 ) -> ProjectionWrite:
     return ProjectionWrite(made=made, seq=seq, head=head, memory=memory)
 
@@ -124,7 +124,7 @@ class ProjectionConformance:
     async def test_repeating_a_derivation_stores_nothing_twice(self, make_store: Stores) -> None:
         store = await make_store()
         session = await with_log(store)
-        first = derived(row(1, "k"), RowReplacement("k", b"new"), seq=10, head=1, memory=ReducerCheckpoint(10, 1, b"m"))
+        first = derived(row(1, "k"), ReplaceRow("k", b"new"), seq=10, head=1, memory=ReducerCheckpoint(10, 1, b"m"))
         await store.write_projection(session, "v", first, 0)
         await store.write_projection(session, "v", first, 0)
         call = asyncio.ensure_future(store.write_projection(session, "v", rows_to(2, 2), 10))
@@ -158,13 +158,13 @@ class ProjectionConformance:
         session = await with_log(store)
         await store.write_projection(session, "v", derived(row(1, "a"), row(2, "b"), seq=10, head=2), 0)
         changes = derived(
-            RowReplacement("b", b"once"),
-            RowReplacement("c", b"too early: there is no such row yet"),
+            ReplaceRow("b", b"once"),
+            ReplaceRow("c", b"too early: there is no such row yet"),
             row(3, "c"),
-            RowReplacement("b", b"twice"),
-            RowReplacement("", b"no row has the empty key"),
+            ReplaceRow("b", b"twice"),
+            ReplaceRow("", b"no row has the empty key"),
             row(4, "d"),
-            RowReplacement("d", b"at once"),
+            ReplaceRow("d", b"at once"),
             seq=20,
             head=4,
         )

@@ -47,7 +47,7 @@ class Log:
     def session(self) -> SessionId:
         return self._lease.session
 
-    async def tell(self, at: int, *events: ev.Event) -> None:
+    async def append(self, at: int, *events: ev.Event) -> None:
         entries = tuple(
             NewEntry(self.head + number, at, ev.kind_of(event), ev.encode(event))
             for number, event in enumerate(events, 1)
@@ -72,9 +72,9 @@ class UsageStatsConformance:
     async def test_tokens_and_money_are_counted_by_day_project_and_model(self, make_store: Stores) -> None:
         store = await make_store()
         one, two = await Log.new(store), await Log.new(store, "/q")
-        await one.tell(NOON, ended(usage=USAGE, duration_ms=100), ended("failed", usage=USAGE))
-        await one.tell(NOON + 24 * HOUR, ended("cancelled", usage={"opus": ev.ModelUsage(input=1)}))
-        await two.tell(NOON, ended(cost_usd=0.25))
+        await one.append(NOON, ended(usage=USAGE, duration_ms=100), ended("failed", usage=USAGE))
+        await one.append(NOON + 24 * HOUR, ended("cancelled", usage={"opus": ev.ModelUsage(input=1)}))
+        await two.append(NOON, ended(cost_usd=0.25))
         found = await counted(store)
         spent = [(row.day, row.project, row.model, row.input, row.output, row.cost_usd) for row in found.spent]
         assert spent == [
@@ -93,13 +93,13 @@ class UsageStatsConformance:
 
     async def test_a_turn_whose_models_have_no_price_costs_what_it_costs(self, make_store: Stores) -> None:
         store = await make_store()
-        await (await Log.new(store)).tell(NOON, ended(usage={"opus": ev.ModelUsage(input=7)}, cost_usd=0.25))
+        await (await Log.new(store)).append(NOON, ended(usage={"opus": ev.ModelUsage(input=7)}, cost_usd=0.25))
         spent = {row.model: (row.input, row.cost_usd) for row in (await counted(store)).spent}
         assert spent == {"opus": (7, 0.0), "": (0, 0.25)}
 
     async def test_a_day_is_that_of_who_asks(self, make_store: Stores) -> None:
         store = await make_store()
-        await (await Log.new(store)).tell(NOON, ended(usage=USAGE))
+        await (await Log.new(store)).append(NOON, ended(usage=USAGE))
         for offset, day in ((0, "04"), (11 * 60, "04"), (12 * 60, "05"), (-12 * 60 - 45, "03")):
             found = await counted(store, offset)
             days = {row.day for row in found.spent} | {row.day for row in found.turns}
@@ -109,22 +109,22 @@ class UsageStatsConformance:
         store = await make_store()
         log = await Log.new(store)
         for hours in range(4):
-            await log.tell(NOON + hours * HOUR, ended())
+            await log.append(NOON + hours * HOUR, ended())
         await store.wait_indexed()
         assert [row.turns for row in (await store.usage_stats(NOON + HOUR, NOON + 3 * HOUR)).turns] == [2]
 
     async def test_tools_are_counted_when_they_end(self, make_store: Stores) -> None:
         store = await make_store()
         log = await Log.new(store)
-        await log.tell(NOON, called("a", "Bash"), called("b", "Bash"), called("c", "Read"), called("d", "Edit"))
+        await log.append(NOON, called("a", "Bash"), called("b", "Bash"), called("c", "Read"), called("d", "Edit"))
         denied = ev.PermissionResolved(
             id=ID, request=RequestId("r"), call=CallId("b"), tool="Bash", behavior="deny", how="person", by="Ann"
         )
-        await log.tell(NOON + 500, ev.ToolEnded(id=ID, call=CallId("a")), denied)
-        await log.tell(NOON + 900, ev.ToolEnded(id=ID, call=CallId("b"), is_error=True, status="failed"))
-        await log.tell(NOON + 1000, ended("cancelled", closed=(CallId("c"),)))
+        await log.append(NOON + 500, ev.ToolEnded(id=ID, call=CallId("a")), denied)
+        await log.append(NOON + 900, ev.ToolEnded(id=ID, call=CallId("b"), is_error=True, status="failed"))
+        await log.append(NOON + 1000, ended("cancelled", closed=(CallId("c"),)))
         # A second end: the turn's end has closed the call already.
-        await log.tell(NOON + 1100, ev.ToolEnded(id=ID, call=CallId("c"), status="interrupted"))
+        await log.append(NOON + 1100, ev.ToolEnded(id=ID, call=CallId("c"), status="interrupted"))
         tools = (await counted(store)).tools
         assert [(t.tool, t.calls, t.failed, t.interrupted, t.denied, t.total_ms) for t in tools] == [
             ("Bash", 2, 1, 0, 1, 1400),
@@ -135,9 +135,9 @@ class UsageStatsConformance:
         store = await make_store()
         one, two = await Log.new(store), await Log.new(store)
         week = {"rateLimitType": "seven_day", "utilization": 0.5}
-        await one.tell(NOON + 10, ev.RateLimit(id=ID, info=week), ev.RateLimit(id=ID, info={"status": "allowed"}))
+        await one.append(NOON + 10, ev.RateLimit(id=ID, info=week), ev.RateLimit(id=ID, info={"status": "allowed"}))
         # A session whose past is read later does not overwrite newer values.
-        await two.tell(NOON, ev.RateLimit(id=ID, info={"rateLimitType": "seven_day", "utilization": 0.1}))
+        await two.append(NOON, ev.RateLimit(id=ID, info={"rateLimitType": "seven_day", "utilization": 0.1}))
         limits = (await counted(store)).limits
         assert [(limit.kind, limit.at, limit.info) for limit in limits] == [
             ("", NOON + 10, {"status": "allowed"}),
@@ -147,14 +147,14 @@ class UsageStatsConformance:
     async def test_a_fork_counts_what_is_its_own(self, make_store: Stores) -> None:
         store = await make_store()
         parent = await Log.new(store)
-        await parent.tell(NOON, ended(usage=USAGE))
+        await parent.append(NOON, ended(usage=USAGE))
         child = await Log.new(store, "/p", ForkPoint(parent.session, parent.head))
-        await child.tell(NOON, ended())
+        await child.append(NOON, ended())
         assert [row.turns for row in (await counted(store)).turns] == [2]
 
     async def test_nothing_is_counted_twice_after_a_restart(self, make_store: Stores) -> None:
         store = await make_store()
-        await (await Log.new(store)).tell(NOON, ended(usage=USAGE), called("a", "Bash"))
+        await (await Log.new(store)).append(NOON, ended(usage=USAGE), called("a", "Bash"))
         before = await counted(store)
         await store.close()
         assert await counted(await make_store()) == before
@@ -162,12 +162,12 @@ class UsageStatsConformance:
     async def test_what_was_spent_stays_spent_when_its_session_is_erased(self, make_store: Stores) -> None:
         store = await make_store()
         log = await Log.new(store)
-        await log.tell(NOON, called("a", "Bash"), ended(usage=USAGE))
+        await log.append(NOON, called("a", "Bash"), ended(usage=USAGE))
         before = await counted(store)
         await store.erase(log.session)
         # Its entries were the newest: an adapter that numbers entries may reuse their numbers.
         other = await Log.new(store, "/q")
-        await other.tell(NOON, ended(), ended())
+        await other.append(NOON, ended(), ended())
         after = await counted(store)
         assert after.spent == before.spent
         assert [(row.project, row.turns) for row in after.turns] == [("/p", 1), ("/q", 2)]

@@ -33,7 +33,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from fairlead.agents.demo.conversation import read_conversation
-from fairlead.agents.demo.ids import new_id
+from fairlead.agents.demo.messages import new_id
 from fairlead.agents.demo.scripts import ApiError, Block, Call, ScriptText, ToolUse, respond
 from fairlead_testing.model_stream import CutHere, Piece, answer, server_events
 

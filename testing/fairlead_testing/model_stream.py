@@ -10,11 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairlead.agents.demo.blocks import stream_block, whole_block
-from fairlead.agents.demo.ids import new_id
-from fairlead.agents.demo.records import message
-from fairlead.agents.demo.scripts import Block, ContentBlock, Crash, CutStream, ToolUse
-from fairlead.agents.demo.usage import FINISHED
+from fairlead.agents.demo.messages import FINISHED, complete, message, new_id, stream_block
+from fairlead.agents.demo.scripts import Block, ContentBlock, Fault, ToolUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,8 @@ def stop_reason(blocks: Sequence[Block]) -> str:
 
 def answer(blocks: Sequence[Block], model: str) -> dict[str, Any]:
     """The whole message, for a request that does not stream."""
-    content = [whole_block(block) for block in blocks if isinstance(block, ContentBlock)]
+    streams = [stream_block(block) for block in blocks if isinstance(block, ContentBlock)]
+    content = [complete(opening, deltas) for opening, deltas, _ in streams]
     return message(new_id("msg_"), model, content) | {"stop_reason": stop_reason(blocks), "usage": FINISHED}
 
 
@@ -46,7 +44,7 @@ def server_events(blocks: Sequence[Block], model: str) -> Iterator[Piece | CutHe
     yield _event({"type": "ping"})
     index = 0
     for block in blocks:
-        if isinstance(block, CutStream | Crash):
+        if block in (Fault.CUT, Fault.CRASH):
             yield CutHere()
             return
         if not isinstance(block, ContentBlock):

@@ -188,7 +188,7 @@ class ReplayClient:
     def open(self, cursor: Cursor, who: Identity = BOB) -> None:
         head = self.scene.feed.head
         self.subscription = Subscription(
-            self.scene.feed, who, self.encoder(), self.sink, cursor=cursor, head=head, log_id="log", verdict="ok"
+            self.scene.feed, who, self.encoder(), self.sink, since=cursor, head=head, log_id="log", verdict="ok"
         )
         self.subscription.start()
 

@@ -3,7 +3,7 @@
 import pytest
 from argon2 import profiles
 
-from auth.fakes import Dice, MemoryDocuments
+from auth.fakes import FakeTokenBytes, MemoryDocuments
 from fairlead.auth import passwords
 from fairlead.auth.credentials import Credentials
 from fairlead_testing.clock import ManualClock
@@ -26,6 +26,6 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def credentials(documents: MemoryDocuments, clock: ManualClock) -> Credentials:
-    made = Credentials(documents, clock, Dice())
+    made = Credentials(documents, clock, FakeTokenBytes())
     await made.load()
     return made

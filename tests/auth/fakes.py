@@ -36,7 +36,7 @@ class MemoryDocuments:
         return b"\n".join(value for space in self.spaces.values() for value in space.values())
 
 
-class Dice:
+class FakeTokenBytes:
     """A `secrets.token_bytes` with predictable results, all different."""
 
     def __init__(self) -> None:

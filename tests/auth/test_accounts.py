@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auth.fakes import Dice, MemoryDocuments
+from auth.fakes import FakeTokenBytes, MemoryDocuments
 from fairlead.auth.accounts import LIFETIME_S
 from fairlead.auth.api.accounts import DEFAULT_SCOPES, BadInvitation, SignedIn, TooManyAttempts, WrongPassword
 from fairlead.auth.credentials import Credentials
@@ -158,17 +158,17 @@ async def test_open_connections_end_with_their_token(
 async def test_token_survives_a_restart_and_no_other_gateway_accepts_it(
     documents: MemoryDocuments, clock: ManualClock, tmp_path: Path
 ) -> None:
-    first = Credentials(documents, clock, Dice(), KeyFile(tmp_path))
+    first = Credentials(documents, clock, FakeTokenBytes(), KeyFile(tmp_path))
     await first.load()
     assert not (tmp_path / FILE).exists()
     await first.accounts.add("ann", PASSWORD, DEFAULT_SCOPES)
     ann = await first.accounts.sign_in("ann", PASSWORD, HERE)
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
-    again = Credentials(documents, clock, Dice(), KeyFile(tmp_path))
+    again = Credentials(documents, clock, FakeTokenBytes(), KeyFile(tmp_path))
     await again.load()
     assert who(again, ann.token).user == "ann"
     (tmp_path / "other").mkdir()
-    other = Credentials(documents, clock, Dice(), KeyFile(tmp_path / "other"))
+    other = Credentials(documents, clock, FakeTokenBytes(), KeyFile(tmp_path / "other"))
     await other.load()
     assert other.account(ann.token) is None
     (tmp_path / FILE).write_bytes(b"short")
@@ -238,7 +238,7 @@ async def test_signed_token_with_odd_claims_is_rejected(credentials: Credentials
 
 @given(st.text(max_size=60) | st.from_regex(r"[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*", fullmatch=True))
 def test_any_text_is_rejected_without_an_exception(text: str) -> None:
-    credentials = Credentials(MemoryDocuments(), ManualClock(), Dice())
+    credentials = Credentials(MemoryDocuments(), ManualClock(), FakeTokenBytes())
     assert credentials.account(text) is None
 
 

@@ -20,7 +20,7 @@ async def test_guessing_at_one_name_from_one_address_is_refused(clock: ManualClo
     await attempts.begin("198.51.100.1", "ann")
 
 
-async def test_guessing_at_one_name_from_everywhere_is_refused_too(clock: ManualClock) -> None:
+async def test_guessing_one_name_from_many_addresses_is_refused_too(clock: ManualClock) -> None:
     attempts = LoginThrottle(clock)
     for number in range(PER_NAME):
         await attempts.begin(f"198.51.100.{number}", "ann")

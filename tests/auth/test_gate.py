@@ -10,11 +10,11 @@ from fairlead.auth.origins import AllowedOrigins, Origin
 from fairlead.model.auth import SCOPES, Identity, Scope
 from fairlead.model.web.requests import Head
 
-HOUSE = AllowedOrigins(ports=frozenset({8787}), origins=frozenset({Origin("https", "friend.example", 443)}))
+ALLOWED = AllowedOrigins(ports=frozenset({8787}), origins=frozenset({Origin("https", "friend.example", 443)}))
 VIEW = AccessRequirement(access="view")
 
 
-class Ring:
+class FakeCredentials:
     """Credentials: `good` is a viewer's, `root` an admin's."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ def head(*headers: tuple[str, str], **other: Any) -> Head:
 
 
 def verdict(request: Head, demand: AccessRequirement = VIEW) -> AccessAllowed | AccessRefused:
-    return decide(request, demand, HOUSE, Ring())
+    return decide(request, demand, ALLOWED, FakeCredentials())
 
 
 def code(request: Head, demand: AccessRequirement = VIEW) -> str:
@@ -276,10 +276,10 @@ def test_the_peers_address_is_not_a_credential() -> None:
 
 
 def test_host_and_origin_are_checked_before_any_credential_is_looked_up() -> None:
-    ring = Ring()
+    credentials = FakeCredentials()
     for wrong in (("host", "attacker.test"), ("origin", "http://evil"), ("sec-fetch-site", "cross-site")):
-        decide(head(wrong, method="POST"), VIEW, HOUSE, ring)
-    assert ring.asked == []
+        decide(head(wrong, method="POST"), VIEW, ALLOWED, credentials)
+    assert credentials.asked == []
 
 
 def test_a_refusal_repeats_nothing_of_the_request() -> None:
@@ -393,7 +393,7 @@ def test_credentials_that_the_browser_adds_are_refused_for_other_pages(
         request = head(credential, *marks, method=method, socket=socket)
         found = verdict(request, demand)
         assert isinstance(found, AccessRefused) and found.status == 403, "and no browser asks in its name"
-        assert basic_to_check(request, demand, HOUSE) is None, "it costs no attempt"
+        assert basic_to_check(request, demand, ALLOWED) is None, "it costs no attempt"
 
 
 def test_link_of_another_site_may_lead_to_a_page_and_to_nothing_else() -> None:
@@ -407,8 +407,8 @@ def test_link_of_another_site_may_lead_to_a_page_and_to_nothing_else() -> None:
 
 
 def test_password_is_checked_only_if_everything_else_is_allowed() -> None:
-    assert basic_to_check(head(typed()), BASIC, HOUSE) == ("ann", "pâss:w")
+    assert basic_to_check(head(typed()), BASIC, ALLOWED) == ("ann", "pâss:w")
     for request in (head(typed(), ("host", "attacker.test")), head(typed(), ("origin", "http://evil")), head()):
-        assert basic_to_check(request, BASIC, HOUSE) is None
+        assert basic_to_check(request, BASIC, ALLOWED) is None
     for demand in (VIEW, AccessRequirement(access="public", basic=True), AccessRequirement(access="agent", basic=True)):
-        assert basic_to_check(head(typed()), demand, HOUSE) is None
+        assert basic_to_check(head(typed()), demand, ALLOWED) is None

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fairlead.auth.origins import AllowedOrigins, Authority, Origin, address, is_loopback, parse_authority, parse_origin
 
-HOUSE = AllowedOrigins(ports=frozenset({8787}))
+ALLOWED = AllowedOrigins(ports=frozenset({8787}))
 PUBLIC = AllowedOrigins(
     ports=frozenset({8787}),
     public=Origin("https", "gw.example", 443),
@@ -109,16 +109,16 @@ def test_an_origin_is_spelled_without_its_default_port() -> None:
     assert parse_origin("https://a.example:443") == parse_origin("https://a.example")
 
 
-def owns(house: AllowedOrigins, host: str, local: str = "127.0.0.1", secure: bool = False) -> bool:
+def owns(allowed: AllowedOrigins, host: str, local: str = "127.0.0.1", secure: bool = False) -> bool:
     found = parse_authority(host)
-    return found is not None and house.owns_host(found, local=local, secure=secure)
+    return found is not None and allowed.owns_host(found, local=local, secure=secure)
 
 
 def test_loopback_names_with_our_port_are_ours() -> None:
     for host in ("localhost:8787", "LocalHost:8787", "127.0.0.1:8787", "[::1]:8787"):
-        assert owns(HOUSE, host)
+        assert owns(ALLOWED, host)
     for host in ("localhost", "localhost:80", "localhost:8788", "127.0.0.1", "[::1]:1"):
-        assert not owns(HOUSE, host)
+        assert not owns(ALLOWED, host)
 
 
 def test_default_port_may_be_omitted() -> None:
@@ -147,19 +147,19 @@ def test_default_port_may_be_omitted() -> None:
     ],
 )
 def test_other_names_and_other_forms_of_addresses_are_not_ours(host: str) -> None:
-    assert not owns(HOUSE, host)
+    assert not owns(ALLOWED, host)
 
 
 def test_local_address_of_the_connection_is_ours() -> None:
-    assert owns(HOUSE, "192.168.1.5:8787", local="192.168.1.5")
-    assert owns(HOUSE, "192.168.1.5:8787", local="::ffff:192.168.1.5")
-    assert owns(HOUSE, "[fe80::1]:8787", local="fe80::1%eth0")
-    assert not owns(HOUSE, "192.168.1.6:8787", local="192.168.1.5")
-    assert not owns(HOUSE, "attacker.test:8787", local="192.168.1.5")
-    assert not owns(HOUSE, "attacker.test:8787", local="")
+    assert owns(ALLOWED, "192.168.1.5:8787", local="192.168.1.5")
+    assert owns(ALLOWED, "192.168.1.5:8787", local="::ffff:192.168.1.5")
+    assert owns(ALLOWED, "[fe80::1]:8787", local="fe80::1%eth0")
+    assert not owns(ALLOWED, "192.168.1.6:8787", local="192.168.1.5")
+    assert not owns(ALLOWED, "attacker.test:8787", local="192.168.1.5")
+    assert not owns(ALLOWED, "attacker.test:8787", local="")
 
 
-def test_the_public_name_is_ours_with_its_own_port_only() -> None:
+def test_the_public_name_is_accepted_only_with_its_port() -> None:
     assert owns(PUBLIC, "gw.example") and owns(PUBLIC, "GW.example:443")
     assert not owns(PUBLIC, "gw.example:8787")
     assert not owns(PUBLIC, "gw.example:80")
@@ -167,15 +167,15 @@ def test_the_public_name_is_ours_with_its_own_port_only() -> None:
 
 
 def test_an_origin_is_ours_with_its_scheme_only() -> None:
-    def owned(house: AllowedOrigins, text: str, secure: bool = False) -> bool:
+    def owned(allowed: AllowedOrigins, text: str, secure: bool = False) -> bool:
         origin = parse_origin(text)
-        return origin is not None and house.owns_origin(origin, local="127.0.0.1", secure=secure)
+        return origin is not None and allowed.owns_origin(origin, local="127.0.0.1", secure=secure)
 
-    assert owned(HOUSE, "http://localhost:8787") and owned(HOUSE, "http://[::1]:8787")
-    assert not owned(HOUSE, "https://localhost:8787")
-    assert owned(HOUSE, "https://localhost:8787", secure=True)
+    assert owned(ALLOWED, "http://localhost:8787") and owned(ALLOWED, "http://[::1]:8787")
+    assert not owned(ALLOWED, "https://localhost:8787")
+    assert owned(ALLOWED, "https://localhost:8787", secure=True)
     for odd in ("http://localhost", "http://localhost:3000", "http://localhost.evil:8787", "http://evil:8787"):
-        assert not owned(HOUSE, odd)
+        assert not owned(ALLOWED, odd)
     assert owned(PUBLIC, "https://gw.example")
     for odd in ("http://gw.example", "http://gw.example:443", "https://gw.example:8787", "http://gw.example:8787"):
         assert not owned(PUBLIC, odd)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from auth.fakes import Dice, MemoryDocuments
+from auth.fakes import FakeTokenBytes, MemoryDocuments
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.login_codes import OPEN_AT_MOST, SPACE, BadCode
 from fairlead.model.errors import TooMany
@@ -23,7 +23,7 @@ def documents() -> MemoryDocuments:
 
 @pytest.fixture
 async def credentials(clock: ManualClock, documents: MemoryDocuments) -> Credentials:
-    made = Credentials(documents, clock, Dice())
+    made = Credentials(documents, clock, FakeTokenBytes())
     await made.load()
     return made
 
@@ -37,7 +37,7 @@ async def test_a_code_becomes_a_device_with_its_scopes(credentials: Credentials)
     assert identity is not None and identity.scopes == {"view", "chat"}
 
 
-async def test_device_is_named_as_its_link_says(credentials: Credentials) -> None:
+async def test_device_has_the_name_in_its_link(credentials: Credentials) -> None:
     code = await credentials.codes.create("Bob's phone", "owner", ("view",))
     assert (await credentials.login(code.code, "Firefox on Android")).credential.name == "Bob's phone"
 

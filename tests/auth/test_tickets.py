@@ -1,13 +1,13 @@
 """A ticket opens one socket within seconds, and the tickets of one client do not push out those of another."""
 
-from auth.fakes import Dice
+from auth.fakes import FakeTokenBytes
 from fairlead.auth.tickets import IN_ALL, PER_CREDENTIAL, Tickets
 from fairlead_testing.clock import ManualClock
 
 
 def make() -> tuple[Tickets, ManualClock]:
     clock = ManualClock()
-    return Tickets(clock, Dice()), clock
+    return Tickets(clock, FakeTokenBytes()), clock
 
 
 def test_ticket_is_redeemed_once() -> None:

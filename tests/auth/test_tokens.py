@@ -3,7 +3,7 @@
 import re
 from secrets import token_bytes
 
-from auth.fakes import Dice
+from auth.fakes import FakeTokenBytes
 from fairlead.auth.tokens import CredentialRecord, check_scopes, digest, mint, parse_token_id
 
 
@@ -14,7 +14,7 @@ def record(secret: str) -> CredentialRecord:
 
 
 def test_token_contains_its_id_and_256_random_bits() -> None:
-    name, token = mint(Dice())
+    name, token = mint(FakeTokenBytes())
     assert re.fullmatch(r"fl_[a-z2-7]{8}_[a-z2-7]{52}", token)
     assert parse_token_id(token) == name
 
@@ -24,13 +24,13 @@ def test_no_two_tokens_are_equal() -> None:
 
 
 def test_malformed_token_has_no_id() -> None:
-    _, token = mint(Dice())
+    _, token = mint(FakeTokenBytes())
     for odd in ("", "fl__", "secret", token[:-1], token + "a", token.upper(), " " + token, token + "\n"):
         assert parse_token_id(odd) is None
 
 
 def test_only_the_whole_secret_matches() -> None:
-    _, token = mint(Dice())
+    _, token = mint(FakeTokenBytes())
     kept = record(token)
     assert kept.matches(token)
     for wrong in ("", token[:-1], token + "a", token.replace("fl_", "fl-")):

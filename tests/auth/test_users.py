@@ -2,14 +2,14 @@
 
 import pytest
 
-from auth.fakes import Dice, MemoryDocuments
+from auth.fakes import FakeTokenBytes, MemoryDocuments
 from fairlead.auth.users import Users
 from fairlead.model.errors import BadRequest, NotFound, Stale
 from fairlead_testing.clock import ManualClock
 
 
 def make() -> Users:
-    return Users(MemoryDocuments(), ManualClock(), Dice())
+    return Users(MemoryDocuments(), ManualClock(), FakeTokenBytes())
 
 
 async def test_users_are_added_once_and_listed_by_name() -> None:

@@ -193,7 +193,7 @@ class Tab:
         """Wait until the person has sent exactly these texts, each once."""
         await eventually(self.prompts, lambda seen: seen == list(texts))
 
-    def told(self) -> str:
+    def last_answer(self) -> str:
         """The last whole text of the assistant that this tab received."""
         texts = [frame["content"] for frame in self.frames if frame.get("role") == "assistant"]
         return str(texts[-1]).strip()
@@ -223,7 +223,7 @@ class Tab:
 
         def prompts(lines: tuple[str, ...]) -> bool:
             size = Size(self.shell.screen.columns, self.shell.screen.rows)
-            return screen.read(Screen(lines, 0, 0, size, 0, pasting=True)).state == "prompt"
+            return screen.read(Screen(lines, 0, 0, size, 0)).state == "prompt"
 
         await eventually(self._screen, prompts)
 
@@ -330,7 +330,7 @@ class AppHarness:
 
 
 @asynccontextmanager
-async def open_house(browser: Browser, door: AppDoor) -> AsyncIterator[AppHarness]:
-    house = AppHarness(browser, door, await door.new_user())
-    yield house
-    house.nothing_left()
+async def open_app(browser: Browser, door: AppDoor) -> AsyncIterator[AppHarness]:
+    harness = AppHarness(browser, door, await door.new_user())
+    yield harness
+    harness.nothing_left()

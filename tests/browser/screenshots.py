@@ -17,7 +17,7 @@ import pytest
 from playwright.async_api import expect
 
 from browser.chromium import browsing, eventually
-from browser.ui_harness import Device, UiHarness, ui_house
+from browser.ui_harness import Device, UiHarness, open_ui
 from fairlead.system.clock import SystemClock
 from sessions.harness import FakeAgent
 
@@ -90,19 +90,19 @@ async def done(agent: FakeAgent, cost: float = 0.18, model: str = "claude-opus-4
     await agent.result(total_cost_usd=cost, duration_ms=int(cost * 268_000), modelUsage=ended)
 
 
-async def earlier(house: UiHarness, clock: StoryClock) -> int:
+async def earlier(harness: UiHarness, clock: StoryClock) -> int:
     """Play the weeks before; return how many agents they took."""
     agents: dict[str, FakeAgent] = {}
     sessions: dict[str, str] = {}
     for hours, folder, title, asked, model, cost in EARLIER:
         clock.back_ms = hours * HOUR_MS
         if title in agents:
-            await house.http.post(f"/v1/sessions/{sessions[title]}/messages", json={"text": asked})
+            await harness.http.post(f"/v1/sessions/{sessions[title]}/messages", json={"text": asked})
             await agents[title].prompted()
         else:
-            (house.folder / folder).mkdir(exist_ok=True)
-            sessions[title] = await house.session(asked, title=title, cwd=str(house.folder / folder))
-            agents[title] = await house.agent(len(agents) + 1)
+            (harness.folder / folder).mkdir(exist_ok=True)
+            sessions[title] = await harness.session(asked, title=title, cwd=str(harness.folder / folder))
+            agents[title] = await harness.agent(len(agents) + 1)
         agent = agents[title]
         for number, tool in enumerate(("Read", "Grep", "Edit", "Bash", "Bash")):
             await agent.call(f"{hours}-{number}", tool, description="")
@@ -111,23 +111,23 @@ async def earlier(house: UiHarness, clock: StoryClock) -> int:
         await agent.text("Done.")
         # An agent reports the total cost since its process began.
         spent = cost + sum(row[5] for row in EARLIER if row[2] == title and row[0] > hours)
-        before = len(await house.events(sessions[title], "turn.ended"))
+        before = len(await harness.events(sessions[title], "turn.ended"))
         await done(agent, spent, model)
-        await ended_after(house, sessions[title], before)
+        await ended_after(harness, sessions[title], before)
     clock.back_ms = 0
     return len(agents)
 
 
-async def ended_after(house: UiHarness, session: str, before: int) -> None:
+async def ended_after(harness: UiHarness, session: str, before: int) -> None:
     async def ends() -> int:
-        return len(await house.events(session, "turn.ended"))
+        return len(await harness.events(session, "turn.ended"))
 
     await eventually(ends, lambda found: found > before)
 
 
-async def story(house: UiHarness, clock: StoryClock) -> str:
+async def story(harness: UiHarness, clock: StoryClock) -> str:
     """Play several sessions at several stages; return the id of the one to look at."""
-    before = await earlier(house, clock)
+    before = await earlier(harness, clock)
     asked: list[tuple[str, str]] = [
         ("Why does the import lose the last column?", "Lost column in the import"),
         ("Upgrade the base image and see what breaks", "Upgrade the base image"),
@@ -135,10 +135,10 @@ async def story(house: UiHarness, clock: StoryClock) -> str:
     ]
     sessions, agents = [], []
     for number, (text, title) in enumerate(asked, 1):
-        folder = house.folder / ("rows" if number < 3 else "site")
+        folder = harness.folder / ("rows" if number < 3 else "site")
         folder.mkdir(exist_ok=True)
-        sessions.append(await house.session(text, title=title, cwd=str(folder)))
-        agents.append(await house.agent(before + number))
+        sessions.append(await harness.session(text, title=title, cwd=str(folder)))
+        agents.append(await harness.agent(before + number))
     for agent in agents[2:]:
         await agent.text("Done: see the file.")
         await done(agent, 0.04)
@@ -146,16 +146,16 @@ async def story(house: UiHarness, clock: StoryClock) -> str:
         "d1", "Bash", command="docker build -t app:next . && docker push app:next", description="Build"
     )
     await agents[1].ask("r1", "d1", "Bash", command="docker build -t app:next . && docker push app:next")
-    await house.asked()
+    await harness.asked()
     first = agents[0]
     await first.say(
         first._assistant({"type": "thinking", "thinking": "The slice in read_row looks odd.", "signature": ""})
     )
-    await first.call("c1", "Grep", pattern="def read_row", path=str(house.folder / "rows"))
+    await first.call("c1", "Grep", pattern="def read_row", path=str(harness.folder / "rows"))
     await first.result_of("c1", "src/rows.py:41:def read_row(line: str) -> list[str]:")
     await first.call("c2", "TodoWrite", todos=TODOS)
     await first.result_of("c2", "ok")
-    path = str(house.folder / "rows" / "src" / "rows.py")
+    path = str(harness.folder / "rows" / "src" / "rows.py")
     old = "    end = len(line)\n    return line[:end - 1].split(',')\n"
     new = "    end = len(line) - line.endswith('\\n')\n    return line[:end].split(',')\n"
     await first.call("c3", "Bash", command="pytest -q tests/test_rows.py", description="Run the tests of rows")
@@ -209,26 +209,26 @@ async def main() -> None:
     clock = StoryClock()
     with home() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("fairlead.wiring.gateway.SystemClock", lambda: clock)
-        async with browsing() as browser, ui_house(browser, folder, patch) as house:
-            session = await story(house, clock)
+        async with browsing() as browser, open_ui(browser, folder, patch) as harness:
+            session = await story(harness, clock)
 
             async def waiting() -> Any:
-                return (await house.http.get("/v1/permissions")).json()["permissions"]
+                return (await harness.http.get("/v1/permissions")).json()["permissions"]
 
             await eventually(waiting, bool)
-            light = await house.device("Desk", WIDE, color_scheme="light")
+            light = await harness.device("Desk", WIDE, color_scheme="light")
             await shoot(light, f"/app/s/{session}", "conversation")
             await shoot(light, "/app/approvals", "waiting")
             await shoot(light, "/app/insight", "insight")
             await shoot(light, "/app/notices", "notices")
-            await shoot(light, f"/app/new?cwd={house.folder}/rows", "new-session")
+            await shoot(light, f"/app/new?cwd={harness.folder}/rows", "new-session")
             tests = "seq 4 | xargs -I{} echo 'tests/part-{}: passed'"
             await in_shell(light, "cd rows", "git init -q && git status --short --branch", tests)
             await shoot(light, "/app/terminals/build", "shell")
             await shoot(light, "/app/settings", "settings")
-            dark = await house.device("Night desk", WIDE, color_scheme="dark")
+            dark = await harness.device("Night desk", WIDE, color_scheme="dark")
             await shoot(dark, f"/app/s/{session}", "conversation-dark")
-            phone = await house.device("Phone", HAND, has_touch=True, is_mobile=True, color_scheme="dark")
+            phone = await harness.device("Phone", HAND, has_touch=True, is_mobile=True, color_scheme="dark")
             await shoot(phone, "/app", "phone-sessions")
             await shoot(phone, f"/app/s/{session}", "phone-conversation")
             await shoot(phone, "/app/approvals", "phone-waiting")

@@ -10,8 +10,8 @@ import pytest
 from playwright.async_api import Browser
 
 from browser.chromium import async_fixture, eventually
-from browser.claudecodeui_app import AppDoor, AppHarness, dot_png, open_house
-from e2e import harness
+from browser.claudecodeui_app import AppDoor, AppHarness, dot_png, open_app
+from e2e import harness as cli_harness
 from fairlead_testing.model_api import ScriptedModel
 from faults.gateway_process import GatewayProcess
 from faults.native_client import NativeClient
@@ -26,45 +26,47 @@ def settle_in(home: Path, folder: Path) -> None:
     """Answer in advance what a person would: the CLI is set up, the key may be used, the folder is trusted."""
     answers = {
         "hasCompletedOnboarding": True,
-        "customApiKeyResponses": {"approved": [harness.API_KEY[-20:]], "rejected": []},
+        "customApiKeyResponses": {"approved": [cli_harness.API_KEY[-20:]], "rejected": []},
         "projects": {os.path.realpath(folder): {"hasTrustDialogAccepted": True}},
     }
     (home / ".claude.json").write_text(json.dumps(answers))
 
 
 @async_fixture
-async def house(chromium: Browser, cloud_door: AppDoor) -> AsyncIterator[AppHarness]:
+async def harness(chromium: Browser, cloud_door: AppDoor) -> AsyncIterator[AppHarness]:
     """With the demo agent. The gateway serves other tests too; the user is this test's own."""
-    async with open_house(chromium, cloud_door) as opened:
+    async with open_app(chromium, cloud_door) as opened:
         yield opened
 
 
 @async_fixture
-async def real_house(chromium: Browser, tmp_path: Path) -> AsyncIterator[AppHarness]:
+async def real_harness(chromium: Browser, tmp_path: Path) -> AsyncIterator[AppHarness]:
     """With the newest Claude Code on the scripted model."""
-    if reason := harness.why_not_isolated() or harness.why_not_installed(harness.NEWEST):
+    if reason := cli_harness.why_not_isolated() or cli_harness.why_not_installed(cli_harness.NEWEST):
         pytest.skip(reason)
     async with ScriptedModel() as model:
-        gateway = GatewayProcess(tmp_path, agent="claude", claude=program_path(harness.NEWEST), pass_env="IS_SANDBOX")
-        gateway.env = harness.cli_env(tmp_path, model.url)
+        gateway = GatewayProcess(
+            tmp_path, agent="claude", claude=program_path(cli_harness.NEWEST), pass_env="IS_SANDBOX"
+        )
+        gateway.env = cli_harness.cli_env(tmp_path, model.url)
         settle_in(tmp_path, gateway.cwd)
-        async with AppDoor(gateway) as door, open_house(chromium, door) as opened:
+        async with AppDoor(gateway) as door, open_app(chromium, door) as opened:
             yield opened
 
 
-async def test_a_signed_in_user_sees_the_history_and_a_reload_in_mid_turn_loses_nothing(
-    house: AppHarness,
+async def test_a_signed_in_user_sees_the_history_and_a_reload_mid_turn_loses_nothing(
+    harness: AppHarness,
 ) -> None:
-    earlier = NativeClient(await house.gateway.create())
-    await earlier.come(house.gateway)
+    earlier = NativeClient(await harness.gateway.create())
+    await earlier.come(harness.gateway)
     await earlier.send("SCRIPT:text remembered")
     await earlier.until("turn.ended")
     await earlier.go()
-    async with house.gateway.http() as http:
-        shared = await http.post(f"/v1/sessions/{earlier.session}/share", json={"user": house.user})
+    async with harness.gateway.http() as http:
+        shared = await http.post(f"/v1/sessions/{earlier.session}/share", json={"user": harness.user})
         assert shared.status_code == 200, shared.text
 
-    tab = await house.tab(await house.person())
+    tab = await harness.tab(await harness.person())
     await tab.sign_in("a wrong password")
     await tab.visible("Invalid username or password").wait_for()
     await tab.sign_in()
@@ -107,20 +109,20 @@ async def test_a_signed_in_user_sees_the_history_and_a_reload_in_mid_turn_loses_
     await tab.prompted("SCRIPT:text remembered", "SCRIPT:text again")
 
 
-async def test_an_invited_person_creates_an_account_once_and_enters_the_app(house: AppHarness) -> None:
-    await house.gateway.create()
-    async with house.gateway.http() as http:
+async def test_an_invited_person_creates_an_account_once_and_enters_the_app(harness: AppHarness) -> None:
+    await harness.gateway.create()
+    async with harness.gateway.http() as http:
         invitation = (await http.post("/v1/invitations", json={})).json()["url"]
-    assert invitation.startswith(f"{house.address}/invite#")
-    first = await house.person()
-    tab = await house.tab(first, invitation.removeprefix(house.address))
+    assert invitation.startswith(f"{harness.address}/invite#")
+    first = await harness.person()
+    tab = await harness.tab(first, invitation.removeprefix(harness.address))
     for field, text in (("username", "bob"), ("password", "battery staple"), ("again", "battery staple")):
         await tab.page.fill(f"#{field}", text)
     await tab.page.keyboard.press("Enter")
     await tab.choose("go on")
     await tab.visible("New Session").first.wait_for()
     # A link that was used once is useless afterwards.
-    late = await house.tab(await house.person(), invitation.removeprefix(house.address))
+    late = await harness.tab(await harness.person(), invitation.removeprefix(harness.address))
     for field, text in (("username", "eve"), ("password", "battery staple"), ("again", "battery staple")):
         await late.page.fill(f"#{field}", text)
     await late.page.keyboard.press("Enter")
@@ -128,16 +130,16 @@ async def test_an_invited_person_creates_an_account_once_and_enters_the_app(hous
 
 
 async def test_an_answer_streams_and_can_be_stopped_and_any_tab_can_deny_or_allow_a_tool(
-    house: AppHarness,
+    harness: AppHarness,
 ) -> None:
-    first = await house.signed_in()
+    first = await harness.signed_in()
     await first.say("SCRIPT:slow 240")
     early = await first.until(first.ticks, 2)
     assert early < 400, "it came in pieces"
     await first.until(first.ticks, early + 1)
     await first.stop()
     await first.until(first.ends, 1)
-    kept = first.told()
+    kept = first.last_answer()
     assert early < kept.count("tick") < 400
     await first.answered(kept)
     await first.say("SCRIPT:text afterwards")
@@ -148,17 +150,17 @@ async def test_an_answer_streams_and_can_be_stopped_and_any_tab_can_deny_or_allo
     await first.choose("Deny")
     await first.until(first.ends, 3)
     await first.visible("Allow once").wait_for(state="detached")
-    assert not (house.gateway.cwd / "refused.txt").exists()
+    assert not (harness.gateway.cwd / "refused.txt").exists()
 
     # Two tabs see the same, and either may answer.
     await first.say("SCRIPT:write notes.txt")
     await first.visible("Allow once").wait_for()
-    second = await house.tab(first.page.context, first.page.url.removeprefix(house.address))
+    second = await harness.tab(first.page.context, first.page.url.removeprefix(harness.address))
     await second.choose("Allow once")
     for tab in (first, second):
         await eventually(tab.answers, lambda texts: texts[-1:] and texts[-1].startswith(WROTE))
         await tab.visible("Allow once").wait_for(state="detached")
-    assert (house.gateway.cwd / "notes.txt").read_text() == "hello\nworld\n"
+    assert (harness.gateway.cwd / "notes.txt").read_text() == "hello\nworld\n"
     # Neither tab is cut off by the other.
     await second.say("SCRIPT:text to both")
     texts = ("slow 240", "text afterwards", "write refused.txt", "write notes.txt", "text to both")
@@ -169,12 +171,14 @@ async def test_an_answer_streams_and_can_be_stopped_and_any_tab_can_deny_or_allo
 
 
 @pytest.mark.parametrize("ahead", [2, pytest.param(0, marks=pytest.mark.long)])
-async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page(house: AppHarness, ahead: int) -> None:
+async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page(
+    harness: AppHarness, ahead: int
+) -> None:
     """The app stamps prompts and streamed texts with its own clock and sorts all rows by time.
 
     The clock is set at each step and stands still in between: the speed of the page does not matter.
     """
-    tab = await house.signed_in()
+    tab = await harness.signed_in()
 
     async def set_clock() -> None:
         await tab.page.clock.set_fixed_time(datetime.now(UTC) + timedelta(seconds=ahead))
@@ -198,16 +202,16 @@ async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page
     await eventually(tab.words, lambda texts: texts == wanted)
 
 
-async def test_a_day_with_the_real_program(real_house: AppHarness) -> None:
-    house = real_house
-    tab = await house.signed_in()
+async def test_a_day_with_the_real_program(real_harness: AppHarness) -> None:
+    harness = real_harness
+    tab = await harness.signed_in()
     await tab.say("SCRIPT:slow 24")
     assert await tab.until(tab.ticks, 2) < 24
     await tab.answered(("tick " * 24).strip())
     await tab.say("SCRIPT:write notes.txt")
     await tab.choose("Allow once")
     await eventually(tab.answers, lambda texts: texts[-1].startswith("Done."))
-    assert (house.gateway.cwd / "notes.txt").read_text() == "hello\nworld\n"
+    assert (harness.gateway.cwd / "notes.txt").read_text() == "hello\nworld\n"
     await tab.until(tab.ends, 2)
     await tab.say("SCRIPT:slow 240")
     await tab.until(tab.ticks, 2)

@@ -7,23 +7,23 @@ import pytest
 from playwright.async_api import Browser
 
 from browser.chromium import async_fixture
-from browser.claudecodeui_app import AppDoor, AppHarness, open_house
+from browser.claudecodeui_app import AppDoor, AppHarness, open_app
 from browser.click_everything import Clicker
 from browser.test_browser_claudecodeui import HELLO
 from faults.gateway_process import GatewayProcess
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path) -> AsyncIterator[AppHarness]:
+async def harness(chromium: Browser, tmp_path: Path) -> AsyncIterator[AppHarness]:
     """On a separate gateway, because the buttons may do anything there."""
-    async with AppDoor(GatewayProcess(tmp_path)) as door, open_house(chromium, door) as opened:
+    async with AppDoor(GatewayProcess(tmp_path)) as door, open_app(chromium, door) as opened:
         yield opened
 
 
 @pytest.mark.parametrize("most", [32, pytest.param(120, marks=pytest.mark.long)])
-async def test_no_click_kills_the_app(house: AppHarness, most: int) -> None:
+async def test_no_click_kills_the_app(harness: AppHarness, most: int) -> None:
     """At most `most` clicks. The panels' own tabs and the settings come first; in total there are some fifty."""
-    tab = await house.signed_in()
+    tab = await harness.signed_in()
     await tab.say("SCRIPT:text hello")
     await tab.answered(f"{HELLO} hello")
     clicker = Clicker(tab.page, leave=frozenset({"Logout", "Log out", "Sign out"}))

@@ -9,13 +9,13 @@ import pytest
 from playwright.async_api import Browser, Response
 
 from browser.chromium import async_fixture, eventually
-from browser.claudecodeui_app import AppDoor, AppHarness, Tab, dot_png, open_house
-from browser.test_browser_claudecodeui import HELLO, WROTE, house
-from e2e import harness
+from browser.claudecodeui_app import AppDoor, AppHarness, Tab, dot_png, open_app
+from browser.test_browser_claudecodeui import HELLO, WROTE, harness
+from e2e import harness as cli_harness
 from faults.gateway_process import GatewayProcess
 from tools.cloudcli_app import OTHERS, VERSION
 
-__all__ = ["house"]
+__all__ = ["harness"]
 
 VERSIONS = sorted((VERSION, *OTHERS))
 SETTINGS_ON_SERVER = "1.37.3"
@@ -24,16 +24,16 @@ ELSEWHERE = "/api/providers/"
 """The app requests the models of agents that do not exist here, and accepts the error."""
 
 
-OF_TODAY = harness.chosen(VERSIONS, "", datetime.now(UTC).toordinal())
+OF_TODAY = cli_harness.chosen(VERSIONS, "", datetime.now(UTC).toordinal())
 """The newest version, and one other chosen by the day; `make test-long` runs them all."""
 
 
 @async_fixture(
     params=[pytest.param(version, marks=() if version in OF_TODAY else pytest.mark.long) for version in VERSIONS]
 )
-async def any_house(chromium: Browser, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[AppHarness]:
+async def each_version(chromium: Browser, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[AppHarness]:
     gateway = GatewayProcess(tmp_path)
-    async with AppDoor(gateway, request.param) as door, open_house(chromium, door) as opened:
+    async with AppDoor(gateway, request.param) as door, open_app(chromium, door) as opened:
         yield opened
 
 
@@ -51,13 +51,13 @@ async def remembered(tab: Tab, version: str) -> None:
 
 
 async def test_a_conversation_with_a_file_a_picture_and_a_permanently_allowed_tool(
-    any_house: AppHarness, request: pytest.FixtureRequest
+    each_version: AppHarness, request: pytest.FixtureRequest
 ) -> None:
-    house, version = any_house, request.node.callspec.params["any_house"]
-    source = house.gateway.cwd / "src"
+    harness, version = each_version, request.node.callspec.params["each_version"]
+    source = harness.gateway.cwd / "src"
     source.mkdir()
     await asyncio.to_thread((source / "main.py").write_text, "print('hi')\n")
-    tab = await house.signed_in()
+    tab = await harness.signed_in()
     tab.missed.clear()
 
     # A file mentioned by its name.
@@ -81,18 +81,18 @@ async def test_a_conversation_with_a_file_a_picture_and_a_permanently_allowed_to
     await remembered(tab, version)
     await tab.until(tab.ends, 3)
     tab.frames.clear()
-    await tab.page.goto(house.address)
+    await tab.page.goto(harness.address)
     await tab.visible("New Session").first.wait_for()
     await tab.choose("New Session")
     await tab.say("SCRIPT:write more.txt")
     await eventually(tab.words, lambda texts: len(texts) == 1 and texts[0].startswith(WROTE))
     assert not any(frame.get("kind") == "permission_request" for frame in tab.frames)
-    assert (house.gateway.cwd / "more.txt").read_text() == "hello\nworld\n"
+    assert (harness.gateway.cwd / "more.txt").read_text() == "hello\nworld\n"
     assert [call for call in tab.missed if ELSEWHERE not in call] == []
 
 
-async def test_a_tool_that_may_not_be_allowed_by_its_name_is_shown_as_such(house: AppHarness) -> None:
-    tab = await house.signed_in()
+async def test_a_tool_that_may_not_be_allowed_by_its_name_is_shown_as_such(harness: AppHarness) -> None:
+    tab = await harness.signed_in()
     await tab.page.get_by_role("button", name="Settings", exact=True).first.click()
     await tab.choose("Permissions")
     await tab.page.get_by_placeholder("Write").fill("Bash")

@@ -50,7 +50,7 @@ class Screen:
         code: int | None = await self.page.evaluate("said.exit")
         return code
 
-    async def room(self) -> list[int]:
+    async def size(self) -> list[int]:
         """The columns and rows that fit into the window."""
         cells: list[int] = await self.page.evaluate("[room.cols, room.rows]")
         return cells
@@ -88,10 +88,10 @@ class TerminalHarness:
     async def open_two(self) -> tuple[Screen, Screen]:
         """Open one after the other, at the same prompt and as large as the smaller."""
         first = await self.open(WIDE)
-        await first.prompt(await first.room())
+        await first.prompt(await first.size())
         second = await self.open(SMALL)
         for screen in (first, second):
-            await screen.prompt(await second.room())
+            await screen.prompt(await second.size())
         return first, second
 
 
@@ -110,13 +110,13 @@ async def terminal_harness(browser: Browser, folder: Path) -> AsyncIterator[Term
 
 
 @async_fixture
-async def desk(chromium: Browser, tmp_path: Path) -> AsyncIterator[TerminalHarness]:
-    async with terminal_harness(chromium, tmp_path) as desk:
-        yield desk
+async def harness(chromium: Browser, tmp_path: Path) -> AsyncIterator[TerminalHarness]:
+    async with terminal_harness(chromium, tmp_path) as harness:
+        yield harness
 
 
-async def test_two_browsers_of_different_sizes_see_the_same_screen_and_its_end(desk: TerminalHarness) -> None:
-    first, second = await desk.open_two()
+async def test_two_browsers_of_different_sizes_see_the_same_screen_and_its_end(harness: TerminalHarness) -> None:
+    first, second = await harness.open_two()
     assert (await same_screen(first, second))["screen"] == "normal"
     await first.type("printf '\\033[1;31mred\\033[0m and \\033[7mback\\033[0m, wörld 日本\\n'\n")
     await second.shows_line("red and back, wörld 日本")
@@ -143,9 +143,9 @@ async def test_two_browsers_of_different_sizes_see_the_same_screen_and_its_end(d
 
 
 async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leave_it_as_it_was(
-    desk: TerminalHarness,
+    harness: TerminalHarness,
 ) -> None:
-    first, second = await desk.open_two()
+    first, second = await harness.open_two()
     await first.type("echo before\n")
     await second.shows_line("before")
     await first.type("vim -u NONE -n words\n")
@@ -155,7 +155,7 @@ async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leav
     seen = await same_screen(first, second)
     assert seen["screen"] == "alternate" and "before" not in seen["lines"]
     # A page opened while the program runs shows it too.
-    late = await desk.open(SMALL)
+    late = await harness.open(SMALL)
     await late.shows_line("hello from the second")
     assert (await same_screen(late, first))["screen"] == "alternate"
     await late.page.keyboard.press("Escape")
@@ -163,10 +163,10 @@ async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leav
     for screen in (first, second, late):
         await eventually(screen.shown, lambda seen: seen["screen"] == "normal" and "before" in seen["lines"])
         await same_screen(first, screen)
-    assert (desk.root / "words").read_text() == "hello from the second\n"
+    assert (harness.root / "words").read_text() == "hello from the second\n"
 
     # A pager: one browser turns its pages, and all see them.
-    (desk.root / "long").write_text("".join(f"line {number}\n" for number in range(1, 501)))
+    (harness.root / "long").write_text("".join(f"line {number}\n" for number in range(1, 501)))
     await first.type("less long\n")
     await second.shows_line("line 1")
     assert (await same_screen(first, second))["screen"] == "alternate"
@@ -179,8 +179,8 @@ async def test_programs_that_take_the_whole_screen_are_the_same_in_both_and_leav
     await same_screen(first, second)
 
 
-async def test_a_page_that_is_loaded_again_shows_what_the_other_shows(desk: TerminalHarness) -> None:
-    first, second = await desk.open_two()
+async def test_a_reloaded_page_shows_the_same_as_the_other(harness: TerminalHarness) -> None:
+    first, second = await harness.open_two()
     await first.type("i=0; while [ $i -lt 200 ]; do i=$((i + 1)); echo n$i; done; echo d''one\n")
     await second.shows_line("done")
     await second.page.reload()
@@ -190,19 +190,21 @@ async def test_a_page_that_is_loaded_again_shows_what_the_other_shows(desk: Term
     for screen in (first, second):
         assert [line for line in await screen.past() if line.startswith("n")] == wanted
     # In the middle of a program that keeps running.
-    (desk.root / "gate").touch()
+    (harness.root / "gate").touch()
     await first.type("i=0; while [ -e gate ]; do i=$((i + 1)); echo m$i; sleep 0.01; done; echo e''nd $i\n")
     await eventually(first.shown, lambda seen: any(line.startswith("m") for line in seen["lines"]))
     await second.page.reload()
     await eventually(second.shown, lambda seen: any(line.startswith("m") for line in seen["lines"]))
-    (desk.root / "gate").unlink()
+    (harness.root / "gate").unlink()
     await eventually(second.shown, lambda seen: any(line.startswith("end ") for line in seen["lines"]))
     await same_screen(first, second)
 
 
-async def test_the_terminal_has_the_size_of_the_smallest_writer_and_grows_when_it_leaves(desk: TerminalHarness) -> None:
-    first, second = await desk.open_two()
-    (columns, rows), alone = await second.room(), await first.room()
+async def test_the_terminal_has_the_size_of_the_smallest_writer_and_grows_when_it_leaves(
+    harness: TerminalHarness,
+) -> None:
+    first, second = await harness.open_two()
+    (columns, rows), alone = await second.size(), await first.size()
     assert columns < alone[0] and rows < alone[1]
     await second.type("stty size\n")
     await first.shows_line(f"{rows} {columns}")
@@ -212,7 +214,7 @@ async def test_the_terminal_has_the_size_of_the_smallest_writer_and_grows_when_i
     await first.shows_line(f"{alone[1]} {alone[0]}")
 
     # A read-only viewer sees everything, and cannot type.
-    viewer = await desk.open(SMALL, readonly="1")
+    viewer = await harness.open(SMALL, readonly="1")
     await viewer.prompt(alone)
     await viewer.type("echo from the viewer\n")
     # Pings are answered in order: keys typed before this one have been handled.

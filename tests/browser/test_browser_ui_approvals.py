@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from browser.chromium import async_fixture, eventually
-from browser.ui_harness import HOSTILE, PHONE, UiHarness, ui_house
+from browser.ui_harness import HOSTILE, PHONE, UiHarness, open_ui
 from patience import PATIENCE
 from sessions.harness import FakeAgent
 
@@ -18,17 +18,17 @@ expect.set_options(timeout=PATIENCE * 1000)
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
-    async with ui_house(chromium, tmp_path, monkeypatch) as made:
+async def harness(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
+    async with open_ui(chromium, tmp_path, monkeypatch) as made:
         yield made
 
 
-async def asking(house: UiHarness, tool: str = "Bash", **given: Any) -> tuple[str, FakeAgent]:
-    session = await house.session("do it", title="The task")
-    agent = await house.agent()
+async def asking(harness: UiHarness, tool: str = "Bash", **given: Any) -> tuple[str, FakeAgent]:
+    session = await harness.session("do it", title="The task")
+    agent = await harness.agent()
     await agent.call("c1", tool, **given)
     await agent.ask("r1", "c1", tool, **given)
-    await house.asked()
+    await harness.asked()
     return session, agent
 
 
@@ -39,10 +39,10 @@ async def answers(agent: FakeAgent, number: int = 1) -> list[tuple[str, Any]]:
     return await eventually(look, lambda found: len(found) >= number)
 
 
-async def test_two_devices_answer_at_once_and_one_answer_counts(house: UiHarness) -> None:
-    desktop = await house.device("Ann's desk", at="/app/approvals")
-    phone = await house.device("Bob's phone", PHONE, has_touch=True, at="/app/approvals")
-    session, agent = await asking(house, command="touch x")
+async def test_two_devices_answer_at_once_and_one_answer_counts(harness: UiHarness) -> None:
+    desktop = await harness.device("Ann's desk", at="/app/approvals")
+    phone = await harness.device("Bob's phone", PHONE, has_touch=True, at="/app/approvals")
+    session, agent = await asking(harness, command="touch x")
     allow = desktop.page.get_by_role("button", name="Allow once")
     await expect(allow).to_be_enabled()
     await phone.page.get_by_role("button", name="Deny").click()
@@ -52,17 +52,19 @@ async def test_two_devices_answer_at_once_and_one_answer_counts(house: UiHarness
     # Element handles: the card may be answered, and gone, before the second click.
     buttons = [await button.element_handle() for button in (allow, deny)]
     await asyncio.gather(*(button.evaluate("(one) => one.click()") for button in buttons))
-    resolved = await house.happened(session, "permission.resolved")
+    resolved = await harness.happened(session, "permission.resolved")
     assert resolved["by"] in ("owner (Ann's desk)", "owner (Bob's phone)")
     for device in (desktop, phone):
         await expect(device.page.locator(".outcome")).to_contain_text(f"by {resolved['by']}")
     assert len(await answers(agent)) == 1
-    assert len(await house.events(session, "permission.resolved")) == 1
+    assert len(await harness.events(session, "permission.resolved")) == 1
 
 
-async def test_a_card_shows_what_will_run_and_a_rule_shows_what_it_covers_before_it_is_saved(house: UiHarness) -> None:
-    desktop = await house.device(at="/app/approvals")
-    session, agent = await asking(house, command="make all && sh -c 'rm -rf dist' > log.txt")
+async def test_a_card_shows_what_will_run_and_a_rule_shows_what_it_covers_before_it_is_saved(
+    harness: UiHarness,
+) -> None:
+    desktop = await harness.device(at="/app/approvals")
+    session, agent = await asking(harness, command="make all && sh -c 'rm -rf dist' > log.txt")
     card = desktop.page.get_by_role("article")
     await expect(card.get_by_label("The command")).to_have_text("make all && sh -c 'rm -rf dist' > log.txt")
     await expect(card).to_contain_text("It runs 3 commands")
@@ -84,19 +86,21 @@ async def test_a_card_shows_what_will_run_and_a_rule_shows_what_it_covers_before
     await expect(card.locator(".rule-scope")).to_contain_text("would still be asked about")
     await desktop.accessible()
     await save.click()
-    resolved = await house.happened(session, "permission.resolved")
+    resolved = await harness.happened(session, "permission.resolved")
     assert resolved["remembered"] == ["Bash(make all:*)"]
     await agent.call("c2", command="make all docs")
     await agent.ask("r2", "c2", command="make all docs")
     assert len(await answers(agent, 2)) == 2, "what the rule covers is not asked again"
 
 
-async def test_a_change_of_a_file_is_shown_as_a_diff_and_can_be_changed_before_it_is_allowed(house: UiHarness) -> None:
-    file = house.folder / "notes.txt"
+async def test_a_change_of_a_file_is_shown_as_a_diff_and_can_be_changed_before_it_is_allowed(
+    harness: UiHarness,
+) -> None:
+    file = harness.folder / "notes.txt"
     file.write_text("one\ntwo\nthree\n")
-    phone = await house.device("Phone", PHONE, has_touch=True, at="/app/approvals")
+    phone = await harness.device("Phone", PHONE, has_touch=True, at="/app/approvals")
     given = {"file_path": str(file), "old_string": "two", "new_string": "zwei"}
-    _, agent = await asking(house, "Edit", **given)
+    _, agent = await asking(harness, "Edit", **given)
     card = phone.page.get_by_role("article")
     await expect(card.locator(".diff-line.del")).to_contain_text("two")
     await expect(card.locator(".diff-line.add")).to_contain_text("zwei")
@@ -114,14 +118,14 @@ async def test_a_change_of_a_file_is_shown_as_a_diff_and_can_be_changed_before_i
     assert decision.behavior == "allow" and decision.updated_input == {**given, "new_string": "deux"}
 
 
-async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHarness) -> None:
-    desktop = await house.device(at="/app/approvals")
+async def test_questions_and_plans_are_answered_by_keyboard_alone(harness: UiHarness) -> None:
+    desktop = await harness.device(at="/app/approvals")
     options = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}]
     questions = [
         {"question": "Which colour?", "header": "Colour", "options": options, "multiSelect": False},
         {"question": "Which sizes?", "header": "Size", "options": options, "multiSelect": True},
     ]
-    session, agent = await asking(house, "AskUserQuestion", questions=questions)
+    session, agent = await asking(harness, "AskUserQuestion", questions=questions)
     keys = desktop.page.keyboard
     send = desktop.page.get_by_role("button", name="Answer", exact=True)
     await expect(send).to_be_disabled()
@@ -159,7 +163,7 @@ async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHarne
     await approve.focus()
     await keys.press("Enter")
     assert (await answers(agent, 3))[2][1].behavior == "allow"
-    assert [event["behavior"] for event in await house.events(session, "permission.resolved")] == [
+    assert [event["behavior"] for event in await harness.events(session, "permission.resolved")] == [
         "allow",
         "deny",
         "allow",
@@ -167,11 +171,11 @@ async def test_questions_and_plans_are_answered_by_keyboard_alone(house: UiHarne
 
 
 async def test_approvers_answer_on_the_page_or_in_the_conversation_and_a_denial_has_a_reason(
-    house: UiHarness,
+    harness: UiHarness,
 ) -> None:
-    viewer = await house.device("Viewer", scopes=("view",), at="/app/approvals")
-    desktop = await house.device(at="/app/approvals")
-    session, agent = await asking(house, command="rm -rf /")
+    viewer = await harness.device("Viewer", scopes=("view",), at="/app/approvals")
+    desktop = await harness.device(at="/app/approvals")
+    session, agent = await asking(harness, command="rm -rf /")
     await expect(viewer.page.get_by_role("article")).to_contain_text("may look, but not answer")
     assert await viewer.page.get_by_role("button", name="Allow once").count() == 0
     await desktop.page.get_by_role("button", name="Deny").click()
@@ -206,18 +210,18 @@ def hostile_call(place: str, evil: str, folder: Path) -> tuple[str, dict[str, An
     return "Bash", {"command": f"echo '{evil}'", "description": evil}
 
 
-async def test_agent_text_is_never_interpreted_as_markup(house: UiHarness) -> None:
-    device = await house.device(at="/app/approvals")
+async def test_agent_text_is_never_interpreted_as_markup(harness: UiHarness) -> None:
+    device = await harness.device(at="/app/approvals")
     cards = device.page.get_by_role("article")
-    session = await house.session("do it", title=HOSTILE[0])
-    agent = await house.agent()
+    session = await harness.session("do it", title=HOSTILE[0])
+    agent = await harness.agent()
     places = ("tool", "input", "file", "question", "plan")
     for place in places:
         for number, evil in enumerate(HOSTILE):
-            tool, given = hostile_call(place, evil, house.folder)
+            tool, given = hostile_call(place, evil, harness.folder)
             await agent.call(f"{place}-c{number}", tool, **given)
             await agent.ask(f"{place}-r{number}", f"{place}-c{number}", tool, **given)
-    await house.asked(len(places) * len(HOSTILE))
+    await harness.asked(len(places) * len(HOSTILE))
     await expect(cards).to_have_count(len(places) * len(HOSTILE))
     await device.unharmed()
     literal = cards.filter(has_text="<script>window.pwned='script'</script>")

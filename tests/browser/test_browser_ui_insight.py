@@ -10,15 +10,15 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from browser.chromium import async_fixture, eventually
-from browser.ui_harness import HOSTILE, PHONE, UiHarness, ui_house
+from browser.ui_harness import HOSTILE, PHONE, UiHarness, open_ui
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
-    async with ui_house(chromium, tmp_path, monkeypatch) as made:
+async def harness(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
+    async with open_ui(chromium, tmp_path, monkeypatch) as made:
         yield made
 
 
@@ -35,9 +35,9 @@ BRIGHTEST = """(canvas) => {
 }"""
 
 
-async def worked(house: UiHarness, model: str = "opus", tool: str = "Bash") -> None:
-    await house.session("do it")
-    agent = await house.agent()
+async def worked(harness: UiHarness, model: str = "opus", tool: str = "Bash") -> None:
+    await harness.session("do it")
+    agent = await harness.agent()
     await agent.call("c1", tool, command="ls")
     await agent.result_of("c1")
     limit = {"status": "allowed_warning", "rateLimitType": "five_hour", "resetsAt": 1_900_000_000, "utilization": 0.8}
@@ -45,16 +45,16 @@ async def worked(house: UiHarness, model: str = "opus", tool: str = "Bash") -> N
     await agent.result(**used(model, 1.25))
 
     async def counted() -> Any:
-        now = (await house.http.get("/v1/sessions")).json()["sessions"][0]["updated"]
+        now = (await harness.http.get("/v1/sessions")).json()["sessions"][0]["updated"]
         asked = {"since": now - 86_400_000, "until": now + 86_400_000}
-        return (await house.http.get("/v1/insight", params=asked)).json()["turns"]
+        return (await harness.http.get("/v1/insight", params=asked)).json()["turns"]
 
     await eventually(counted, bool)
 
 
-async def test_usage_is_shown_as_charts_with_their_tables(house: UiHarness) -> None:
-    await worked(house)
-    device = await house.device("Phone", PHONE, at="/app/insight")
+async def test_usage_is_shown_as_charts_with_their_tables(harness: UiHarness) -> None:
+    await worked(harness)
+    device = await harness.device("Phone", PHONE, at="/app/insight")
     for width, height in (PHONE, (768, 900), (1400, 900)):
         await device.page.set_viewport_size({"width": width, "height": height})
         await device.page.emulate_media(color_scheme="light")
@@ -65,7 +65,7 @@ async def test_usage_is_shown_as_charts_with_their_tables(house: UiHarness) -> N
         model = device.page.get_by_role("row", name="opus")
         await expect(model).to_contain_text("1.2K")
         await expect(device.page.get_by_role("row", name="Bash")).to_contain_text("1")
-        await expect(device.page.get_by_role("row", name=str(house.folder))).to_contain_text("$1.25")
+        await expect(device.page.get_by_role("row", name=str(harness.folder))).to_contain_text("$1.25")
         await expect(device.page.get_by_text("80 % used")).to_be_visible()
         await device.fits()
         await device.accessible()
@@ -78,17 +78,17 @@ async def test_usage_is_shown_as_charts_with_their_tables(house: UiHarness) -> N
     await expect(device.page.locator(".totals")).to_contain_text("$1.25")
 
 
-async def test_hostile_names_of_models_and_tools_stay_names(house: UiHarness) -> None:
-    await worked(house, model=HOSTILE[0], tool=HOSTILE[1])
-    device = await house.device(at="/app/insight")
+async def test_hostile_names_of_models_and_tools_stay_names(harness: UiHarness) -> None:
+    await worked(harness, model=HOSTILE[0], tool=HOSTILE[1])
+    device = await harness.device(at="/app/insight")
     await expect(device.page.get_by_role("row", name="<img src=x")).to_be_visible()
     await expect(device.page.get_by_role("row", name="<script>")).to_be_visible()
     await device.unharmed()
     await device.accessible()
 
 
-async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiHarness, chromium: Browser) -> None:
-    desktop = await house.device("Ann's desk", at="/app/settings")
+async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(harness: UiHarness, chromium: Browser) -> None:
+    desktop = await harness.device("Ann's desk", at="/app/settings")
     await desktop.accessible()
     await desktop.page.get_by_role("button", name="Add a phone").click()
     await desktop.page.get_by_label("What it is called").fill("Ann's phone")
@@ -120,18 +120,18 @@ async def test_a_phone_is_signed_in_by_a_code_once_and_can_be_revoked(house: UiH
         await one.context.close()
 
 
-async def test_a_folder_is_trusted_after_its_commands_were_shown(house: UiHarness) -> None:
-    settings = house.folder / ".claude" / "settings.json"
+async def test_a_folder_is_trusted_after_its_commands_were_shown(harness: UiHarness) -> None:
+    settings = harness.folder / ".claude" / "settings.json"
     settings.parent.mkdir()
     hook = {"hooks": [{"type": "command", "command": f"echo {HOSTILE[0]}"}]}
     settings.write_text(json.dumps({"hooks": {"PreToolUse": [hook]}, "env": {"EVIL": HOSTILE[1]}}))
-    phone = await house.device("Phone", PHONE, has_touch=True, at="/app/settings")
+    phone = await harness.device("Phone", PHONE, has_touch=True, at="/app/settings")
     await phone.page.get_by_role("textbox", name="Folder").fill("/etc")
     await phone.page.get_by_role("button", name="Show what it would run").click()
     await expect(phone.page.locator(".wrong")).to_contain_text("outside")
     # A person who starts a session there is warned, and led to the same report.
     await phone.open("/app/new")
-    await phone.page.get_by_role("combobox", name="Folder").fill(str(house.folder))
+    await phone.page.get_by_role("combobox", name="Folder").fill(str(harness.folder))
     await phone.accessible()
     await phone.page.get_by_role("link", name="Look at what they would run").click()
     report = phone.page.locator(".report")
@@ -144,16 +144,16 @@ async def test_a_folder_is_trusted_after_its_commands_were_shown(house: UiHarnes
     settings.write_text("{}")
     await phone.page.get_by_role("button", name="Trust this folder as shown").click()
     await expect(phone.page.locator(".toast")).to_contain_text("have changed")
-    assert (await house.http.get("/v1/trust")).json() == {"folders": []}
+    assert (await harness.http.get("/v1/trust")).json() == {"folders": []}
     await expect(report).not_to_contain_text("EVIL")
     await phone.page.get_by_role("button", name="Trust this folder as shown").click()
-    await expect(phone.page.locator(".rows li", has_text=str(house.folder))).to_be_visible()
-    await phone.page.get_by_role("button", name=f"Trust {house.folder} no more").click()
-    await expect(phone.page.locator(".rows li", has_text=str(house.folder))).to_have_count(0)
+    await expect(phone.page.locator(".rows li", has_text=str(harness.folder))).to_be_visible()
+    await phone.page.get_by_role("button", name=f"Trust {harness.folder} no more").click()
+    await expect(phone.page.locator(".rows li", has_text=str(harness.folder))).to_have_count(0)
 
 
-async def test_the_keyboard_goes_everywhere_and_has_a_sheet_and_colours_are_kept(house: UiHarness) -> None:
-    desktop = await house.device(at="/app/settings")
+async def test_the_keyboard_reaches_everything_has_a_help_sheet_and_colours_are_saved(harness: UiHarness) -> None:
+    desktop = await harness.device(at="/app/settings")
     keys = desktop.page.keyboard
     await keys.press("?")
     sheet = desktop.page.get_by_role("dialog", name="Keyboard")

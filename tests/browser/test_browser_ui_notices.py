@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Browser, Worker, expect
 
 from browser.chromium import async_fixture, eventually
-from browser.ui_harness import HOSTILE, PHONE, Device, UiHarness, ui_house
+from browser.ui_harness import HOSTILE, PHONE, Device, UiHarness, open_ui
 from notifications.test_answer_codes import Browser as PushBrowser
 from notifications.webhook_receiver import WebhookReceiver, listening
 from patience import PATIENCE
@@ -22,8 +22,8 @@ NOT_DONE = "Not answered"
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
-    async with ui_house(chromium, tmp_path, monkeypatch, notify_private=("127.0.0.1/32",)) as made:
+async def harness(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
+    async with open_ui(chromium, tmp_path, monkeypatch, notify_private=("127.0.0.1/32",)) as made:
         yield made
 
 
@@ -33,26 +33,26 @@ async def hook() -> AsyncIterator[WebhookReceiver]:
         yield made
 
 
-async def asking(house: UiHarness, number: int = 1) -> tuple[str, FakeAgent]:
+async def asking(harness: UiHarness, number: int = 1) -> tuple[str, FakeAgent]:
     """Let the n-th agent ask, in a separate session."""
-    session = await house.session("do it", title="The task")
-    agent = await house.agent(number)
+    session = await harness.session("do it", title="The task")
+    agent = await harness.agent(number)
     await agent.call("c1", command="touch x")
     await agent.ask(f"r{number}", "c1", command="touch x")
-    await house.asked()
+    await harness.asked()
     return session, agent
 
 
-async def test_events_of_other_sessions_are_toasted_and_stay_in_the_feed(house: UiHarness) -> None:
-    desktop = await house.device(at="/app/insight")
-    session, agent = await asking(house)
+async def test_events_of_other_sessions_are_toasted_and_stay_in_the_feed(harness: UiHarness) -> None:
+    desktop = await harness.device(at="/app/insight")
+    session, agent = await asking(harness)
     note = desktop.page.locator(".toast", has_text="Bash waits for an answer")
     await expect(note).to_be_visible()
     await desktop.accessible()
     await note.get_by_role("button", name="Open").click()
     await expect(desktop.page.get_by_role("heading", name="Waiting for you")).to_be_visible()
     await desktop.page.get_by_role("button", name="Allow once").click()
-    await house.happened(session, "permission.resolved")
+    await harness.happened(session, "permission.resolved")
     await agent.result()
     await desktop.open("/app/notices")
     feed = desktop.page.locator(".feed-entry")
@@ -61,11 +61,11 @@ async def test_events_of_other_sessions_are_toasted_and_stay_in_the_feed(house: 
     await expect(done).to_be_visible()
     await desktop.accessible()
     await done.get_by_role("link").click()
-    await expect(desktop.page).to_have_url(f"{house.running.url}/app/s/{session}")
+    await expect(desktop.page).to_have_url(f"{harness.running.url}/app/s/{session}")
 
 
-async def test_kinds_that_a_device_does_not_want_are_not_toasted(house: UiHarness) -> None:
-    phone = await house.device("Phone", PHONE, has_touch=True, at="/app/notices")
+async def test_kinds_that_a_device_does_not_want_are_not_toasted(harness: UiHarness) -> None:
+    phone = await harness.device("Phone", PHONE, has_touch=True, at="/app/notices")
     await phone.page.get_by_text("What this device is told").click()
     await phone.accessible()
     await phone.fits()
@@ -74,8 +74,8 @@ async def test_kinds_that_a_device_does_not_want_are_not_toasted(house: UiHarnes
     await phone.page.reload()
     await phone.page.get_by_text("What this device is told").click()
     await expect(phone.page.get_by_label("Something waits for you: on the page")).not_to_be_checked()
-    _, agent = await asking(house)
-    await house.http.post("/v1/permissions/r1", json={"behavior": "allow"})
+    _, agent = await asking(harness)
+    await harness.http.post("/v1/permissions/r1", json={"behavior": "allow"})
     await agent.result()
     await expect(phone.page.locator(".toast", has_text="is finished")).to_be_visible()
     assert await phone.page.locator(".toast", has_text="waits for an answer").count() == 0
@@ -138,13 +138,13 @@ async def shown(worker: Worker) -> list[dict[str, Any]]:
     return found
 
 
-async def subscribed(house: UiHarness, device: Device, hook: WebhookReceiver) -> PushBrowser:
+async def subscribed(harness: UiHarness, device: Device, hook: WebhookReceiver) -> PushBrowser:
     """The device's subscription, at a push service of the test: the browser's own would be on the internet."""
     keys = PushBrowser()
     body = {"endpoint": hook.url, "keys": keys.keys, "topics": ["permission.asked"]}
     key = await device.page.evaluate("localStorage.getItem('fairlead.key')")
     headers = {"authorization": f"Bearer {key}"}
-    assert (await house.http.post("/v1/push/subscriptions", json=body, headers=headers)).status_code == 201
+    assert (await harness.http.post("/v1/push/subscriptions", json=body, headers=headers)).status_code == 201
     await device.page.evaluate(
         """(key) => new Promise((done) => {
           const opening = indexedDB.open("fairlead", 1);
@@ -160,19 +160,19 @@ async def subscribed(house: UiHarness, device: Device, hook: WebhookReceiver) ->
     return keys
 
 
-async def test_a_push_message_answers_by_its_button_and_only_once(house: UiHarness, hook: WebhookReceiver) -> None:
-    phone = await house.device("Ann's phone", PHONE, permissions=["notifications"])
+async def test_a_push_message_answers_by_its_button_and_only_once(harness: UiHarness, hook: WebhookReceiver) -> None:
+    phone = await harness.device("Ann's phone", PHONE, permissions=["notifications"])
     worker = await worker_of(phone)
-    keys = await subscribed(house, phone, hook)
+    keys = await subscribed(harness, phone, hook)
     for number, action in enumerate(("allow", "deny"), 1):
-        session, agent = await asking(house, number=number)
+        session, agent = await asking(harness, number=number)
         payload = keys.read((await hook.until(number))[-1].body)
         await pushed(phone, payload)
         (notification,) = await eventually(lambda: shown(worker), bool)
         assert [button["action"] for button in notification["actions"]] == ["allow", "deny"]
         assert "Bash waits" in notification["body"]
         await worker.evaluate(_CLICK, action)
-        resolved = await house.happened(session, "permission.resolved")
+        resolved = await harness.happened(session, "permission.resolved")
         assert (resolved["behavior"], resolved["by"]) == (action, "owner (Ann's phone)")
         await eventually(partial(given, agent), lambda answers: len(answers) == 1)
         # The same message once more: nothing is answered, and the person is informed of that.
@@ -181,32 +181,32 @@ async def test_a_push_message_answers_by_its_button_and_only_once(house: UiHarne
         await worker.evaluate(_CLICK, action)
         (failed,) = await eventually(lambda: shown(worker), lambda seen: [one["title"] for one in seen] == [NOT_DONE])
         assert "open the card" in failed["body"]
-        assert len(await house.events(session, "permission.resolved")) == 1
+        assert len(await harness.events(session, "permission.resolved")) == 1
         await worker.evaluate(_KEEP)
 
 
-async def test_a_push_message_itself_only_opens_the_card(house: UiHarness) -> None:
-    phone = await house.device("Phone", PHONE, permissions=["notifications"])
+async def test_a_push_message_itself_only_opens_the_card(harness: UiHarness) -> None:
+    phone = await harness.device("Phone", PHONE, permissions=["notifications"])
     worker = await worker_of(phone)
-    session, agent = await asking(house)
+    session, agent = await asking(harness)
     evil = {"title": HOSTILE[0], "message": HOSTILE[1], "link": "https://evil.example/", "sessionId": "../../evil"}
     await pushed(phone, {**evil, "kind": "permission.asked", "cursor": "f:1"})
     (notification,) = await eventually(lambda: shown(worker), bool)
     assert notification["data"] == {"session": "", "kind": "permission.asked", "codes": None}
     assert notification["title"] == HOSTILE[0]
-    assert agent.answers == [] and await house.events(session, "permission.resolved") == []
+    assert agent.answers == [] and await harness.events(session, "permission.resolved") == []
     await phone.unharmed()
 
 
-async def test_the_app_is_installable_and_opens_offline_with_a_notice(house: UiHarness) -> None:
-    desktop = await house.device()
+async def test_the_app_is_installable_and_opens_offline_with_a_notice(harness: UiHarness) -> None:
+    desktop = await harness.device()
     tool = await desktop.context.new_cdp_session(desktop.page)
     manifest = await tool.send("Page.getAppManifest")
     assert manifest["errors"] == []
     fields = json.loads(manifest["data"])
     assert (fields["start_url"], fields["display"]) == ("/app", "standalone")
     for icon in fields["icons"]:
-        assert (await house.http.get(icon["src"])).status_code == 200
+        assert (await harness.http.get(icon["src"])).status_code == 200
 
     await worker_of(desktop)
     await desktop.open("/app/settings")
@@ -221,11 +221,11 @@ async def test_the_app_is_installable_and_opens_offline_with_a_notice(house: UiH
     desktop.problems = [problem for problem in desktop.problems if "ERR_INTERNET_DISCONNECTED" not in problem]
 
 
-async def test_hostile_text_in_notices_stays_text(house: UiHarness) -> None:
-    desktop = await house.device(at="/app/notices")
+async def test_hostile_text_in_notices_stays_text(harness: UiHarness) -> None:
+    desktop = await harness.device(at="/app/notices")
     for evil in HOSTILE:
-        await house.http.post("/cognova/api/reminders", json={"message": evil, "remindAt": "2020-01-01T00:00:00Z"})
-    await house.session("hello", title=HOSTILE[0])
+        await harness.http.post("/cognova/api/reminders", json={"message": evil, "remindAt": "2020-01-01T00:00:00Z"})
+    await harness.session("hello", title=HOSTILE[0])
     # A toast disappears by itself, an entry stays.
     await expect(desktop.page.locator(".toast").first).to_be_visible()
     await expect(desktop.page.locator(".feed-entry", has_text="<script>").first).to_be_visible()

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, expect
 
 from browser.chromium import eventually
 from browser.ui_gateway import Gateway, shown_texts, told_texts
-from browser.ui_harness import HOSTILE, PHONE, ui_house
+from browser.ui_harness import HOSTILE, PHONE, open_ui
 from e2e.harness import NEWEST, cli_env, why_not_installed
 from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE
@@ -30,15 +30,15 @@ async def test_a_life_with_the_real_cli(chromium: Browser, tmp_path: Path, monke
     async with ScriptedModel() as model:
         config = {"agent": "claude", "claude": str(program_path(NEWEST)), "pass_env": ("IS_SANDBOX",)}
         env = cli_env(home, model.url)
-        async with ui_house(chromium, tmp_path, monkeypatch, said=False, env=env, **config) as house:
-            desktop = await house.device(at="/app/new")
+        async with open_ui(chromium, tmp_path, monkeypatch, scripted=False, env=env, **config) as harness:
+            desktop = await harness.device(at="/app/new")
             page = desktop.page
             await page.get_by_label("First message").fill("SCRIPT:write notes.txt")
             await page.get_by_role("button", name="Begin").click()
             await page.get_by_role("button", name="Allow once").click()
             ended = page.locator(".turn-end")
             await expect(ended).to_have_count(1)
-            assert (house.folder / "notes.txt").read_text() == "hello\nworld\n"
+            assert (harness.folder / "notes.txt").read_text() == "hello\nworld\n"
             await expect(page.locator(".call.change .diff")).to_contain_text("hello")
             await expect(ended).to_contain_text("out")
 
@@ -49,7 +49,7 @@ async def test_a_life_with_the_real_cli(chromium: Browser, tmp_path: Path, monke
                 if "edit" in text:
                     await page.get_by_role("button", name="Allow once").click()
                 await expect(ended).to_have_count(number)
-            assert (house.folder / "notes.txt").read_text() == "goodbye\nworld\n"
+            assert (harness.folder / "notes.txt").read_text() == "goodbye\nworld\n"
             await expect(page.locator(".call.agent")).to_contain_text("completed")
             await desktop.accessible()
 
@@ -125,7 +125,7 @@ async def test_two_answer_at_once_and_a_gateway_killed_in_mid_stream_loses_nothi
 
 
 @pytest.mark.parametrize("agent", ["demo", pytest.param("claude", marks=[pytest.mark.long, pytest.mark.cli(NEWEST)])])
-async def test_a_phone_with_keys_alone_offline_and_back_and_hostile_words(
+async def test_a_phone_by_keyboard_offline_and_back_and_with_hostile_text(
     chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str
 ) -> None:
     """All of this is the page's own behaviour: the demo agent shows it as well as the CLI does, and sooner."""
@@ -136,10 +136,10 @@ async def test_a_phone_with_keys_alone_offline_and_back_and_hostile_words(
     async with ScriptedModel() as model:
         config = {"agent": agent, "claude": str(program_path(NEWEST)), "pass_env": ("IS_SANDBOX",)}
         env = cli_env(home, model.url)
-        async with ui_house(chromium, tmp_path, monkeypatch, said=False, env=env, **config) as house:
-            session = await house.session("SCRIPT:write notes.txt")
+        async with open_ui(chromium, tmp_path, monkeypatch, scripted=False, env=env, **config) as harness:
+            session = await harness.session("SCRIPT:write notes.txt")
             # With a keyboard: on a touch device Enter inserts a new line.
-            phone = await house.device("Phone", PHONE, at=f"/app/s/{session}")
+            phone = await harness.device("Phone", PHONE, at=f"/app/s/{session}")
             page, keys = phone.page, phone.page.keyboard
             allow = page.get_by_role("button", name="Allow once")
             await expect(allow).to_be_enabled()

@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Browser, Locator, expect
 
 from browser.chromium import async_fixture, eventually
-from browser.ui_harness import PHONE, Device, UiHarness, ui_house
+from browser.ui_harness import PHONE, Device, UiHarness, open_ui
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
@@ -17,8 +17,8 @@ DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
-    async with ui_house(chromium, tmp_path, monkeypatch, said=False) as made:
+async def harness(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
+    async with open_ui(chromium, tmp_path, monkeypatch, scripted=False) as made:
         yield made
 
 
@@ -39,9 +39,9 @@ def ended(device: Device) -> Locator:
     return device.page.locator(".turn-end")
 
 
-async def test_the_whole_life_of_a_session(house: UiHarness, tmp_path: Path) -> None:
-    (house.folder / "project").mkdir()
-    desktop = await house.device()
+async def test_the_whole_life_of_a_session(harness: UiHarness, tmp_path: Path) -> None:
+    (harness.folder / "project").mkdir()
+    desktop = await harness.device()
     page = desktop.page
     await page.get_by_role("button", name="New session").first.click()
     await page.get_by_role("button", name="Browse…").click()
@@ -50,7 +50,7 @@ async def test_the_whole_life_of_a_session(house: UiHarness, tmp_path: Path) -> 
     await expect(dialog.locator(".folders-head")).to_contain_text("project")
     await desktop.accessible()
     await dialog.get_by_role("button", name="Choose this folder").click()
-    await expect(page.get_by_label("Folder")).to_have_value(str(house.folder / "project"))
+    await expect(page.get_by_label("Folder")).to_have_value(str(harness.folder / "project"))
     await page.get_by_label("First message").fill("SCRIPT:write notes.txt")
     await desktop.accessible()
     await page.get_by_role("button", name="Begin").click()
@@ -60,7 +60,7 @@ async def test_the_whole_life_of_a_session(house: UiHarness, tmp_path: Path) -> 
     await expect(ended(desktop)).to_have_count(1)
     await expect(page.locator(".call.change")).to_contain_text("notes.txt")
     await expect(page.locator(".decided")).to_contain_text("Allowed by owner (Desk)")
-    assert (house.folder / "project" / "notes.txt").read_text() == "hello\nworld\n"
+    assert (harness.folder / "project" / "notes.txt").read_text() == "hello\nworld\n"
     await desktop.accessible()
 
     # A subagent, in the call that started it.
@@ -90,7 +90,7 @@ async def test_the_whole_life_of_a_session(house: UiHarness, tmp_path: Path) -> 
     await expect(rewind).to_contain_text("notes.txt")
     await rewind.get_by_role("button", name="Put back").click()
     await expect(page.locator(".mark", has_text="Files were put back")).to_be_visible()
-    assert not (house.folder / "project" / "notes.txt").exists()
+    assert not (harness.folder / "project" / "notes.txt").exists()
 
     # A search hit is shown in its context.
     await page.get_by_label("Search all sessions").fill("inside")
@@ -128,9 +128,9 @@ async def test_the_whole_life_of_a_session(house: UiHarness, tmp_path: Path) -> 
     await desktop.accessible()
 
 
-async def test_while_it_works_messages_wait_can_be_changed_and_steer(house: UiHarness) -> None:
-    session = await house.session("SCRIPT:slow 2000")
-    desktop = await house.device(at=f"/app/s/{session}")
+async def test_while_it_works_messages_wait_can_be_changed_and_steer(harness: UiHarness) -> None:
+    session = await harness.session("SCRIPT:slow 2000")
+    desktop = await harness.device(at=f"/app/s/{session}")
     await expect(text_shown(desktop, "tick tick")).to_be_visible()
     for text in ("SCRIPT:text one", "SCRIPT:text two"):
         await send_prompt(desktop, text)
@@ -152,17 +152,17 @@ async def test_while_it_works_messages_wait_can_be_changed_and_steer(house: UiHa
     await expect(queue).to_have_count(0)
 
 
-async def test_mode_commands_and_attachments_from_the_composer(house: UiHarness, tmp_path: Path) -> None:
-    session = await house.session("SCRIPT:text hello")
-    desktop = await house.device(at=f"/app/s/{session}")
+async def test_mode_commands_and_attachments_from_the_composer(harness: UiHarness, tmp_path: Path) -> None:
+    session = await harness.session("SCRIPT:text hello")
+    desktop = await harness.device(at=f"/app/s/{session}")
     await expect(ended(desktop)).to_have_count(1)
     await desktop.page.get_by_role("button", name="Ask first").click()
     await desktop.accessible()
     await desktop.page.get_by_role("menuitemradio", name="Plan only").click()
     await expect(desktop.page.get_by_role("button", name="Plan only")).to_be_visible()
     await expect(desktop.page.locator(".aside", has_text="Mode: plan")).to_be_visible()
-    assert (await house.happened(session, "mode.changed"))["mode"] == "plan"
-    commands = (await house.happened(session, "agent.ready")).get("commands", [])
+    assert (await harness.happened(session, "mode.changed"))["mode"] == "plan"
+    commands = (await harness.happened(session, "agent.ready")).get("commands", [])
     assert commands, "the demo agent has slash commands"
     await composer(desktop).press_sequentially(f"/{commands[0][:3]}")
     option = desktop.page.get_by_role("option").first
@@ -190,16 +190,16 @@ async def test_mode_commands_and_attachments_from_the_composer(house: UiHarness,
     await desktop.accessible()
     await send_prompt(desktop, "SCRIPT:text look")
     await expect(ended(desktop)).to_have_count(2)
-    content = (await house.events(session, "user.message"))[1]["content"]
+    content = (await harness.events(session, "user.message"))[1]["content"]
     assert [block["type"] for block in content] == ["text", "image", "text"]
     assert "some words" in content[0]["text"] and content[2]["text"] == "SCRIPT:text look"
     await expect(desktop.page.locator(".user img")).to_be_visible()
 
 
-async def test_on_a_phone_one_thing_at_a_time(house: UiHarness) -> None:
+async def test_on_a_phone_one_thing_at_a_time(harness: UiHarness) -> None:
     for text in ("SCRIPT:todo", "SCRIPT:tool", "SCRIPT:think"):
-        await house.session(text)
-    phone = await house.device("Phone", PHONE, has_touch=True, is_mobile=True, color_scheme="dark")
+        await harness.session(text)
+    phone = await harness.device("Phone", PHONE, has_touch=True, is_mobile=True, color_scheme="dark")
     page = phone.page
     await expect(page.locator(".session-row")).to_have_count(3)
     await phone.fits()
@@ -226,9 +226,9 @@ async def test_on_a_phone_one_thing_at_a_time(house: UiHarness) -> None:
     await phone.accessible()
 
 
-async def test_with_the_keyboard_alone(house: UiHarness) -> None:
-    session = await house.session("SCRIPT:text hello")
-    desktop = await house.device()
+async def test_everything_works_with_the_keyboard(harness: UiHarness) -> None:
+    session = await harness.session("SCRIPT:text hello")
+    desktop = await harness.device()
     page = desktop.page
     await expect(page.locator(".session-row")).to_have_count(1)
     await page.keyboard.press("/")
@@ -262,8 +262,8 @@ async def test_with_the_keyboard_alone(house: UiHarness) -> None:
     assert await eventually(focused, bool) == "This session"
 
 
-async def test_a_subagents_sentences_stand_in_its_thread_while_it_works(house: UiHarness) -> None:
-    desktop = await house.device()
+async def test_a_subagents_sentences_stand_in_its_thread_while_it_works(harness: UiHarness) -> None:
+    desktop = await harness.device()
     page = desktop.page
     await page.get_by_role("button", name="New session").first.click()
     await page.get_by_label("First message").fill("SCRIPT:subagent tool")

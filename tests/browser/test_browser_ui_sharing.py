@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Browser, Locator, expect
 
 from browser.chromium import async_fixture
-from browser.ui_harness import PHONE, Device, UiHarness, ui_house
+from browser.ui_harness import PHONE, Device, UiHarness, open_ui
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
@@ -18,8 +18,8 @@ COLOURS: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
-    async with ui_house(chromium, tmp_path, monkeypatch, said=False) as made:
+async def harness(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
+    async with open_ui(chromium, tmp_path, monkeypatch, scripted=False) as made:
         yield made
 
 
@@ -53,11 +53,11 @@ async def open_dialog(device: Device) -> Locator:
     return field
 
 
-async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner_or_an_admin_ends_that(
-    house: UiHarness,
+async def test_a_shared_session_is_in_the_others_list_until_its_owner_or_an_admin_unshares_it(
+    harness: UiHarness,
 ) -> None:
-    ann = await house.device("Ann's desk", scopes=USER, user="ann")
-    bob = await house.device("Bob's desk", scopes=USER, user="bob")
+    ann = await harness.device("Ann's desk", scopes=USER, user="ann")
+    bob = await harness.device("Bob's desk", scopes=USER, user="bob")
     await begin(bob, "SCRIPT:text of bob")
     session = await begin(ann, "SCRIPT:text of ann")
     await expect(row(ann, "of ann")).to_have_count(1)
@@ -110,7 +110,7 @@ async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner
     await expect(ann.page.get_by_role("button", name="This session")).to_be_focused()
 
     # An admin removes "everybody" and all names at once.
-    admin = await house.device("Admin's desk", at=f"/app/s/{session}")
+    admin = await harness.device("Admin's desk", at=f"/app/s/{session}")
     field = await open_dialog(admin)
     await expect(sharing(admin)).to_contain_text("The owner is ann.")
     names = admin.page.locator("datalist option")
@@ -138,14 +138,14 @@ async def test_a_shared_session_comes_to_the_others_list_and_goes_when_its_owner
     await expect(row(bob, "of ann")).to_have_count(0)
 
 
-async def test_the_dialog_on_a_phone_and_a_desktop_in_light_and_dark(house: UiHarness) -> None:
-    session = await house.session("SCRIPT:text hello")
+async def test_the_dialog_on_a_phone_and_a_desktop_in_light_and_dark(harness: UiHarness) -> None:
+    session = await harness.session("SCRIPT:text hello")
     for name in ("bob", "a-user-whose-name-is-as-long-as-names-may-be-0123456789-0123456"):
-        await house.http.post("/v1/users", json={"name": name})
-        shared = await house.http.post(f"/v1/sessions/{session}/share", json={"user": name})
+        await harness.http.post("/v1/users", json={"name": name})
+        shared = await harness.http.post(f"/v1/sessions/{session}/share", json={"user": name})
         assert shared.status_code == 200, shared.text
     for place, size in (("phone", PHONE), ("desk", (1400, 900))):
-        device = await house.device(place, size, has_touch=place == "phone", at=f"/app/s/{session}")
+        device = await harness.device(place, size, has_touch=place == "phone", at=f"/app/s/{session}")
         await open_dialog(device)
         await expect(sharing(device).get_by_role("list", name="Shared with").get_by_role("listitem")).to_have_count(2)
         for colours in COLOURS:

@@ -15,7 +15,7 @@ from playwright.async_api import Browser, Page, expect
 
 from browser.chromium import async_fixture, eventually
 from browser.ui_gateway import Gateway, shown_texts, told_texts
-from browser.ui_harness import HOSTILE, Device, UiHarness, ui_house
+from browser.ui_harness import HOSTILE, Device, UiHarness, open_ui
 from patience import PATIENCE
 from sessions.harness import FakeAgent
 
@@ -26,14 +26,14 @@ TICKS = 60
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
-    async with ui_house(chromium, tmp_path, monkeypatch, said=False) as made:
+async def harness(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
+    async with open_ui(chromium, tmp_path, monkeypatch, scripted=False) as made:
         yield made
 
 
 @async_fixture
 async def spoken(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
-    async with ui_house(chromium, tmp_path, monkeypatch) as made:
+    async with open_ui(chromium, tmp_path, monkeypatch) as made:
         yield made
 
 
@@ -74,7 +74,7 @@ class Answer:
         await self._agent.say({**record, "event": {"type": kind, **fields}})
 
 
-async def test_a_page_that_is_loaded_again_and_offline_in_mid_stream_misses_nothing_and_sends_once(
+async def test_a_page_reloaded_and_offline_mid_stream_misses_nothing_and_sends_once(
     spoken: UiHarness,
 ) -> None:
     session = await spoken.session("begin")
@@ -124,24 +124,24 @@ async def test_a_page_that_is_loaded_again_and_offline_in_mid_stream_misses_noth
     desktop.problems = [text for text in desktop.problems if "ERR_INTERNET_DISCONNECTED" not in text]
 
 
-async def test_many_tabs_of_one_browser_are_all_served(house: UiHarness) -> None:
-    session = await house.session("SCRIPT:text hello")
-    desktop = await house.device(at=f"/app/s/{session}")
+async def test_many_tabs_of_one_browser_are_all_served(harness: UiHarness) -> None:
+    session = await harness.session("SCRIPT:text hello")
+    desktop = await harness.device(at=f"/app/s/{session}")
     # More than the number of connections that a browser opens to one gateway.
     for _ in range(6):
         page = await desktop.context.new_page()
-        await page.goto(f"{house.running.url}/app/s/{session}")
+        await page.goto(f"{harness.running.url}/app/s/{session}")
     for page in desktop.context.pages:
         await expect(page.locator(".truth")).to_have_attribute("data-following", "live")
         await expect(page.locator(".turn-end")).to_have_count(1)
 
 
-async def test_a_strangers_address_leads_nowhere_and_a_revoked_device_is_signed_out(house: UiHarness) -> None:
-    desktop = await house.device("Lost phone")
+async def test_a_strangers_address_leads_nowhere_and_a_revoked_device_is_signed_out(harness: UiHarness) -> None:
+    desktop = await harness.device("Lost phone")
     assert "#" not in desktop.page.url, "the code leaves the address at once"
     await expect(desktop.page.get_by_role("heading", name="Sessions")).to_be_visible()
-    devices = (await house.http.get("/v1/devices")).json()["devices"]
-    await house.http.delete(f"/v1/devices/{devices[0]['id']}")
+    devices = (await harness.http.get("/v1/devices")).json()["devices"]
+    await harness.http.delete(f"/v1/devices/{devices[0]['id']}")
     page = desktop.page
     await expect(page.get_by_role("heading", name="Fairlead")).to_be_visible()
     assert await page.evaluate("localStorage.getItem('fairlead.key')") is None
@@ -150,7 +150,7 @@ async def test_a_strangers_address_leads_nowhere_and_a_revoked_device_is_signed_
     # Whatever an address contains, and whatever is pasted: only this gateway is contacted (the harness checks every
     # request).
     await page.goto("about:blank")
-    await page.goto(f"{house.running.url}/?gatewayUrl=http://evil.test&server=evil.test#server=http://evil.test")
+    await page.goto(f"{harness.running.url}/?gatewayUrl=http://evil.test&server=evil.test#server=http://evil.test")
     await expect(page.get_by_role("heading", name="Fairlead")).to_be_visible()
     await page.get_by_label("Login link").fill("https://evil.test/#login=AAAAAAAAAAAAAAAAAAAAAAAA")
     await page.get_by_role("button", name="Sign in").click()
@@ -158,7 +158,7 @@ async def test_a_strangers_address_leads_nowhere_and_a_revoked_device_is_signed_
     assert desktop.strayed == []
 
 
-async def test_a_gateway_that_is_killed_and_started_again_in_mid_stream_loses_and_doubles_nothing(
+async def test_a_gateway_killed_and_restarted_mid_stream_loses_and_repeats_nothing(
     chromium: Browser, tmp_path: Path
 ) -> None:
     (tmp_path / "work").mkdir()
@@ -243,8 +243,8 @@ async def test_a_long_session_opens_at_its_end_scrolls_both_ways_and_is_searched
     rows = 1400
     transcript(tmp_path, rows)
     homes = (str(tmp_path / "elsewhere"),)
-    async with ui_house(chromium, tmp_path, monkeypatch, said=False, claude_homes=homes) as house:
-        desktop = await house.device()
+    async with open_ui(chromium, tmp_path, monkeypatch, scripted=False, claude_homes=homes) as harness:
+        desktop = await harness.device()
         page = desktop.page
         await page.get_by_role("link", name="question 0").click()
         await expect(page.get_by_text(f"answer {rows - 1}", exact=True)).to_be_in_viewport()

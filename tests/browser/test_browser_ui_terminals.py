@@ -8,15 +8,15 @@ import pytest
 from playwright.async_api import Browser, Route, expect
 
 from browser.chromium import async_fixture, eventually
-from browser.ui_harness import HOSTILE, PHONE, Device, UiHarness, ui_house
+from browser.ui_harness import HOSTILE, PHONE, Device, UiHarness, open_ui
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
 
 
 @async_fixture
-async def house(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
-    async with ui_house(chromium, tmp_path, monkeypatch) as made:
+async def harness(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[UiHarness]:
+    async with open_ui(chromium, tmp_path, monkeypatch) as made:
         yield made
 
 
@@ -41,10 +41,10 @@ async def typed(device: Device, keys: str) -> None:
     await device.page.keyboard.type(keys)
 
 
-async def test_a_shell_is_opened_found_again_as_it_was_and_ended_and_shared_by_a_persons_devices(
-    house: UiHarness,
+async def test_a_shell_is_opened_found_again_unchanged_ended_and_shared_by_a_users_devices(
+    harness: UiHarness,
 ) -> None:
-    desktop = await house.device(at="/app/terminals")
+    desktop = await harness.device(at="/app/terminals")
     await desktop.accessible()
     await desktop.page.get_by_role("button", name="New terminal").click()
     await desktop.accessible()
@@ -67,7 +67,7 @@ async def test_a_shell_is_opened_found_again_as_it_was_and_ended_and_shared_by_a
     await shows_line(desktop, "still 2")
 
     # On all of this person's devices; a read-only device types nothing.
-    phone = await house.device("Phone", PHONE, has_touch=True, at="/app/terminals/build")
+    phone = await harness.device("Phone", PHONE, has_touch=True, at="/app/terminals/build")
     await shows_line(phone, "still 2")
     await phone.fits()
     await phone.accessible()
@@ -85,14 +85,14 @@ async def test_a_shell_is_opened_found_again_as_it_was_and_ended_and_shared_by_a
     await expect(desktop.page.get_by_role("button", name="Cancel")).to_be_focused()
     await desktop.page.get_by_role("button", name="End it", exact=True).click()
     await expect(desktop.page.get_by_role("status").filter(has_text="It has ended")).to_be_visible()
-    assert (await house.http.get("/v1/terminals")).json() == {"terminals": []}
+    assert (await harness.http.get("/v1/terminals")).json() == {"terminals": []}
 
 
-async def test_another_person_watches_a_shared_shell_only_while_it_is_shared(house: UiHarness) -> None:
-    ann = await house.device("Ann's desk", at="/app/terminals/main")
+async def test_another_person_watches_a_shared_shell_only_while_it_is_shared(harness: UiHarness) -> None:
+    ann = await harness.device("Ann's desk", at="/app/terminals/main")
     await typed(ann, "echo hello $((1))\n")
     await shows_line(ann, "hello 1")
-    bob = await house.device("Bob's desk", scopes=("view", "terminal"), user="bob", at="/app/terminals")
+    bob = await harness.device("Bob's desk", scopes=("view", "terminal"), user="bob", at="/app/terminals")
     await expect(bob.page.get_by_text("No terminal runs.")).to_be_visible()
     await ann.page.get_by_label("Shared: others may watch").check()
     await expect(ann.page.get_by_label("Shared: others may watch")).to_be_checked()
@@ -108,13 +108,13 @@ async def test_another_person_watches_a_shared_shell_only_while_it_is_shared(hou
     await expect(bob.page.get_by_role("status").filter(has_text="It has ended")).to_be_visible()
 
 
-async def test_program_output_is_only_ever_drawn(house: UiHarness) -> None:
-    desktop = await house.device()
+async def test_program_output_is_only_ever_drawn(harness: UiHarness) -> None:
+    desktop = await harness.device()
     await desktop.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await desktop.open("/app/terminals/main")
     await desktop.page.evaluate("navigator.clipboard.writeText('mine')")
     for number, evil in enumerate(HOSTILE):
-        (house.folder / f"evil-{number}").write_text(f"\x1b]2;{evil}\x07\x1b]0;{evil}\x1b\\{evil}\n")
+        (harness.folder / f"evil-{number}").write_text(f"\x1b]2;{evil}\x07\x1b]0;{evil}\x1b\\{evil}\n")
     await typed(desktop, "cat evil-*; echo over $((1))\n")
     await shows_line(desktop, "over 1")
     await desktop.unharmed()
@@ -128,8 +128,8 @@ async def test_program_output_is_only_ever_drawn(house: UiHarness) -> None:
     assert len(desktop.context.pages) == 1
 
 
-async def test_a_user_without_terminal_access_sees_that_message(house: UiHarness) -> None:
-    viewer = await house.device("Viewer", scopes=("view",), at="/app/terminals/main")
+async def test_a_user_without_terminal_access_sees_that_message(harness: UiHarness) -> None:
+    viewer = await harness.device("Viewer", scopes=("view",), at="/app/terminals/main")
     await expect(viewer.page.get_by_text("lacks the scope “terminal”")).to_be_visible()
     assert await viewer.page.get_by_role("link", name="Shells").count() == 0
 
@@ -151,10 +151,10 @@ async def test_a_user_without_terminal_access_sees_that_message(house: UiHarness
     assert [url for url in asked if "/v1/terminals" in url] == []
 
 
-async def test_a_session_on_a_terminal_leads_to_it(house: UiHarness) -> None:
-    on_one = await house.session("hello", settings={"link": "terminal"})
-    other = await house.session("hello")
-    desktop = await house.device(at=f"/app/s/{other}")
+async def test_a_session_on_a_terminal_leads_to_it(harness: UiHarness) -> None:
+    on_one = await harness.session("hello", settings={"link": "terminal"})
+    other = await harness.session("hello")
+    desktop = await harness.device(at=f"/app/s/{other}")
     await desktop.page.get_by_role("button", name="This session").click()
     await expect(desktop.page.get_by_role("menuitem", name="Rename…")).to_be_visible()
     await expect(desktop.page.get_by_role("menuitem", name="Its terminal")).to_have_count(0)

@@ -29,7 +29,7 @@ from sessions.harness import FakeAgent, FakeKind
 
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
-DESK = (1400, 900)
+DESKTOP = (1400, 900)
 PHONE = (320, 640)
 _AXE_RUN = """
 async () => {
@@ -57,7 +57,7 @@ HOSTILE = (
 """Hostile text for a tool, a file name or a title, which must never be interpreted as markup."""
 
 
-class SpokenKind(FakeKind):
+class ScriptedKind(FakeKind):
     """An agent of the gateway that is scripted by the test."""
 
     name = "demo"
@@ -65,7 +65,7 @@ class SpokenKind(FakeKind):
     async def info(self) -> AgentInfo:
         return AgentInfo(name=self.name, ways={"stdio": "yes", "terminal": "yes"})
 
-    def performers(self) -> Mapping[type[ServiceCall], Any]:
+    def performers(self) -> Mapping[type[ServiceCall[Any]], Any]:
         return {}
 
 
@@ -118,7 +118,7 @@ class Device:
 
 
 class UiHarness:
-    def __init__(self, browser: Browser, running: wiring.GatewayInfo, folder: Path, kind: SpokenKind | None) -> None:
+    def __init__(self, browser: Browser, running: wiring.GatewayInfo, folder: Path, kind: ScriptedKind | None) -> None:
         self.running = running
         self.folder = folder
         self.kind = kind
@@ -128,7 +128,7 @@ class UiHarness:
         self.http = httpx2.AsyncClient(base_url=running.url, headers=headers, trust_env=False, timeout=PATIENCE)
 
     async def device(
-        self, name: str = "Desk", size: tuple[int, int] = DESK, *, scopes: tuple[str, ...] = ("admin",), **more: Any
+        self, name: str = "Desk", size: tuple[int, int] = DESKTOP, *, scopes: tuple[str, ...] = ("admin",), **more: Any
     ) -> Device:
         """Sign in by a link, and open the page `at`."""
         user, at = more.pop("user", ""), more.pop("at", "/app")
@@ -203,20 +203,20 @@ def built_once() -> Path:
 
 
 @asynccontextmanager
-async def ui_house(
+async def open_ui(
     browser: Browser,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     *,
-    said: bool = True,
+    scripted: bool = True,
     env: Mapping[str, str] | None = None,
     **config: Any,
 ) -> AsyncIterator[UiHarness]:
-    """`said`: the agent is scripted by the test; otherwise it is the demo agent. `env` is the gateway's own."""
+    """`scripted`: the agent is scripted by the test; otherwise it is the demo agent. `env` is the gateway's own."""
     ui = WebUi(built_once())
     monkeypatch.setattr("fairlead.wiring.gateway.WebUi", lambda: ui)
     assert AXE.exists(), "axe-core is not there: `npm ci` in web/ fetches it"
-    kind = SpokenKind() if said else None
+    kind = ScriptedKind() if scripted else None
     if kind is not None:
         monkeypatch.setattr(
             "fairlead.wiring.agents.agent_kinds", lambda *given, **named: {"demo": kind, "claude": kind}

@@ -111,7 +111,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliGateway]:
 
 
 @pytest.fixture
-def house(served: CliGateway, fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch) -> CliGateway:
+def gateway(served: CliGateway, fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch) -> CliGateway:
     """The gateway as commands find it: by the data folder, from inside the project."""
     monkeypatch.setenv("FAIRLEAD_DATA", str(served.data))
     monkeypatch.chdir(served.project)

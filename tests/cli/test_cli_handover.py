@@ -3,18 +3,18 @@
 from cli.conftest import CliGateway, Fairlead
 
 
-def waiting(fairlead: Fairlead, house: CliGateway) -> str:
+def waiting(fairlead: Fairlead, gateway: CliGateway) -> str:
     """A session whose turn waits for a permission."""
     ran = fairlead("run", "--json", "SCRIPT:write handed.txt")
     return str(ran.lines[0]["session"])
 
 
-def test_hand_over_waits_prints_the_reasons_and_is_withdrawn(fairlead: Fairlead, house: CliGateway) -> None:
-    session = waiting(fairlead, house)
+def test_hand_over_waits_prints_the_reasons_and_is_withdrawn(fairlead: Fairlead, gateway: CliGateway) -> None:
+    session = waiting(fairlead, gateway)
     ran = fairlead("hand-over", session, "dial-in")
     assert ran.code == 0
     assert "To dial-in after a running turn, a request that waits for an answer (Write)" in ran.err
-    assert "to be handed over to dial-in" in fairlead("logs", session).out
+    assert "will be handed over to dial-in" in fairlead("logs", session).out
     (reply,) = fairlead("hand-over", session, "--withdraw", "--json").lines
     assert reply["data"] == {"state": "there", "link": "stdio"}
     assert fairlead("hand-over", session, "--withdraw").code == 5
@@ -22,8 +22,8 @@ def test_hand_over_waits_prints_the_reasons_and_is_withdrawn(fairlead: Fairlead,
     assert refused.code == 1 and "a running turn" in refused.err
 
 
-def test_failed_start_is_reported_and_the_session_continues(fairlead: Fairlead, house: CliGateway) -> None:
-    session = waiting(fairlead, house)
+def test_failed_start_is_reported_and_the_session_continues(fairlead: Fairlead, gateway: CliGateway) -> None:
+    session = waiting(fairlead, gateway)
     ran = fairlead("hand-over", session, "dial-in", "--now")
     assert ran.code != 0 and "does not dial in" in ran.err
     assert "stays on stdio, the hand-over failed" in fairlead("logs", session).out
@@ -32,6 +32,6 @@ def test_failed_start_is_reported_and_the_session_continues(fairlead: Fairlead, 
     assert there.code == 0 and "stays there" in there.err
 
 
-def test_hand_over_requires_a_valid_destination(fairlead: Fairlead, house: CliGateway) -> None:
+def test_hand_over_requires_a_valid_destination(fairlead: Fairlead, gateway: CliGateway) -> None:
     for words in ((), ("nowhere",), ("stdio", "--withdraw"), ("--withdraw", "--now")):
         assert fairlead("hand-over", "0000dead", *words).code == 2

@@ -3,16 +3,14 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from cli.conftest import Fairlead
 from fairlead import config
-from fairlead.cli import reference
 from fairlead.cli.errors import ExitCode
+from tools import reference
 
-REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 COMMANDS = [name for name, _ in reference.commands()]
 LEAVES = {name for name, command in reference.commands() if not hasattr(command, "commands")}
 # The commands that the issue promises.
@@ -47,14 +45,14 @@ def test_unknown_option_exits_2(name: str, fairlead: Fairlead) -> None:
 
 @pytest.mark.parametrize("name", reference.PAGES)
 def test_the_reference_is_up_to_date(name: str) -> None:
-    """If this fails: python -m fairlead.cli.reference docs/reference"""
-    page = (REFERENCE / name).read_text()
+    """If this fails: .venv/bin/python -m tools.reference"""
+    page = (reference.FOLDER / name).read_text()
     assert page == reference.updated(page)
     assert page.count("<!-- made: ") == page.count("<!-- end -->") == 1
 
 
 def test_every_setting_is_documented_with_its_variable() -> None:
-    page = (REFERENCE / "settings.md").read_text()
+    page = (reference.FOLDER / "settings.md").read_text()
     for name in config.names():
         assert config.describe(name)
         assert f"| `{name}` |" in page
@@ -69,7 +67,7 @@ def test_every_setting_but_tables_and_limits_is_an_option_of_serve(fairlead: Fai
 
 
 def test_the_reference_names_every_exit_code() -> None:
-    codes = re.findall(r"^\| (\d+) \| \w", (REFERENCE / "cli.md").read_text(), re.MULTILINE)
+    codes = re.findall(r"^\| (\d+) \| \w", (reference.FOLDER / "cli.md").read_text(), re.MULTILINE)
     assert codes == [str(int(code)) for code in ExitCode]
 
 

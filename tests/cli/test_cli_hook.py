@@ -17,7 +17,15 @@ from typing import Any
 
 import pytest
 
-from agents.claude_driver.hook_harness import SESSION, HookHarness, HookProcess, decided, house, run_hook, tool_use
+from agents.claude_driver.hook_harness import (
+    SESSION,
+    HookHarness,
+    HookProcess,
+    decided,
+    open_hook_harness,
+    run_hook,
+    tool_use,
+)
 from cli.conftest import Fairlead
 from fairlead.agents.claude.stdio.tool_hooks import deny
 from fairlead.agents.claude.tui import hook_server
@@ -57,8 +65,8 @@ def decider() -> Decider:
 
 
 @pytest.fixture
-async def home() -> AsyncIterator[HookHarness]:
-    async with house() as opened:
+async def harness() -> AsyncIterator[HookHarness]:
+    async with open_hook_harness() as opened:
         yield opened
 
 
@@ -66,11 +74,17 @@ async def soon(event: asyncio.Event) -> None:
     await asyncio.wait_for(event.wait(), PATIENCE)
 
 
-async def in_a_shell(post: HookEndpoint) -> HookProcess:
+async def in_a_shell(endpoint: HookEndpoint) -> HookProcess:
     """Run the hook in a shell, as the CLI does."""
     pipe = asyncio.subprocess.PIPE
     shell = await asyncio.create_subprocess_exec(
-        "/bin/sh", "-c", hook_server.command("pre-tool-use"), stdin=pipe, stdout=pipe, stderr=pipe, env=post.variables
+        "/bin/sh",
+        "-c",
+        hook_server.command("pre-tool-use"),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        env=endpoint.variables,
     )
     return HookProcess(shell, json.dumps(tool_use()).encode())
 
@@ -78,70 +92,70 @@ async def in_a_shell(post: HookEndpoint) -> HookProcess:
 # --- with a gateway --------------------------------------------------------------------------------------------
 
 
-async def test_answer_is_printed_when_it_arrives(home: HookHarness, decider: Decider) -> None:
-    post = home.open({"pre-tool-use": decider})
-    ran = await run_hook("pre-tool-use", tool_use(), post.variables)
+async def test_answer_is_printed_when_it_arrives(harness: HookHarness, decider: Decider) -> None:
+    endpoint = harness.open({"pre-tool-use": decider})
+    ran = await run_hook("pre-tool-use", tool_use(), endpoint.variables)
     await soon(decider.asked)
     assert ran.process.returncode is None, "it waits"
     decider.go.set()
     code, answer = await ran.end()
     assert (code, decided(answer)) == (0, ("deny", "by a person"))
     assert decider.given == [tool_use()]
-    await post.close("over")
+    await endpoint.close("over")
 
 
-async def test_large_call_is_passed_on_completely(home: HookHarness, decider: Decider) -> None:
-    post = home.open({"pre-tool-use": decider})
+async def test_large_call_is_passed_on_completely(harness: HookHarness, decider: Decider) -> None:
+    endpoint = harness.open({"pre-tool-use": decider})
     decider.go.set()
     given = tool_use(tool="Write", content="é" * (5 << 20))
-    assert (await (await run_hook("pre-tool-use", given, post.variables)).end())[0] == 0
+    assert (await (await run_hook("pre-tool-use", given, endpoint.variables)).end())[0] == 0
     assert decider.given == [given]
-    await post.close("over")
+    await endpoint.close("over")
 
 
 async def test_over_tls_the_gateway_s_own_certificate_is_trusted_and_no_other(decider: Decider) -> None:
     binding = Binding(port=0, tls_cert=TLS / "cert.pem", tls_key=TLS / "key.pem")
     decider.go.set()
-    async with house(binding=binding) as home:
-        post = home.open({"pre-tool-use": decider})
-        trusting = await run_hook("pre-tool-use", tool_use(), post.variables)
+    async with open_hook_harness(binding=binding) as harness:
+        endpoint = harness.open({"pre-tool-use": decider})
+        trusting = await run_hook("pre-tool-use", tool_use(), endpoint.variables)
         assert decided((await trusting.end())[1]) == ("deny", "by a person")
         strange = await run_hook(
-            "pre-tool-use", tool_use("toolu_2"), {**post.variables, "FAIRLEAD_HOOK_CERT": ""}, patience=0
+            "pre-tool-use", tool_use("toolu_2"), {**endpoint.variables, "FAIRLEAD_HOOK_CERT": ""}, patience=0
         )
         decision, reason = decided((await strange.end())[1])
         assert decision == "deny" and "certificate" in reason
         assert len(decider.given) == 1
-        await post.close("over")
+        await endpoint.close("over")
 
 
-async def test_proxies_of_the_environment_are_not_used(home: HookHarness, decider: Decider) -> None:
-    post = home.open({"pre-tool-use": decider})
+async def test_proxies_of_the_environment_are_not_used(harness: HookHarness, decider: Decider) -> None:
+    endpoint = harness.open({"pre-tool-use": decider})
     decider.go.set()
     proxies = dict.fromkeys(("http_proxy", "HTTP_PROXY", "ALL_PROXY", "https_proxy"), "http://127.0.0.1:1")
-    ran = await run_hook("pre-tool-use", tool_use(), {**post.variables, **proxies})
+    ran = await run_hook("pre-tool-use", tool_use(), {**endpoint.variables, **proxies})
     assert decided((await ran.end())[1]) == ("deny", "by a person")
-    await post.close("over")
+    await endpoint.close("over")
 
 
-async def test_notification_hook_prints_nothing(home: HookHarness, decider: Decider) -> None:
-    post = home.open({"stop": decider})
+async def test_notification_hook_prints_nothing(harness: HookHarness, decider: Decider) -> None:
+    endpoint = harness.open({"stop": decider})
     decider.go.set()
-    ran = await run_hook("session-end", {"hook_event_name": "SessionEnd"}, post.variables)
+    ran = await run_hook("session-end", {"hook_event_name": "SessionEnd"}, endpoint.variables)
     assert await ran.end() == (0, {})
-    await post.close("over")
+    await endpoint.close("over")
 
 
-async def test_python_files_of_the_project_are_not_run(home: HookHarness, decider: Decider, tmp_path: Path) -> None:
+async def test_python_files_of_the_project_are_not_run(harness: HookHarness, decider: Decider, tmp_path: Path) -> None:
     """The CLI runs hooks in the project's folder."""
     for name in ("json.py", "socket.py", "fairlead/__init__.py", "fairlead/cli/hook.py", "sitecustomize.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("print('{}'); raise SystemExit(0)\n")
-    post = home.open({"pre-tool-use": decider})
+    endpoint = harness.open({"pre-tool-use": decider})
     decider.go.set()
-    ran = await run_hook("pre-tool-use", tool_use(), {**post.variables, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
+    ran = await run_hook("pre-tool-use", tool_use(), {**endpoint.variables, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
     assert decided((await ran.end())[1]) == ("deny", "by a person")
-    await post.close("over")
+    await endpoint.close("over")
 
 
 # --- without a gateway -------------------------------------------------------------------------------------------
@@ -149,14 +163,14 @@ async def test_python_files_of_the_project_are_not_run(home: HookHarness, decide
 
 GATEWAY = """
 import asyncio, json
-from agents.claude_driver.hook_harness import house
+from agents.claude_driver.hook_harness import open_hook_harness
 
 async def main():
     async def think(given):
         print("asked", flush=True)
         await asyncio.Event().wait()
 
-    async with house() as home:
+    async with open_hook_harness() as home:
         print(json.dumps(home.open({"pre-tool-use": think}).variables), flush=True)
         await home.done
 
@@ -183,31 +197,31 @@ async def test_gateway_killed_during_a_request_results_in_a_denial() -> None:
     assert decision == "deny" and "does not answer" in reason
 
 
-async def test_gateway_stopped_during_a_request_results_in_a_denial(home: HookHarness, decider: Decider) -> None:
-    post = home.open({"pre-tool-use": decider})
-    ran = await run_hook("pre-tool-use", tool_use(), post.variables, patience=0.5)
+async def test_gateway_stopped_during_a_request_results_in_a_denial(harness: HookHarness, decider: Decider) -> None:
+    endpoint = harness.open({"pre-tool-use": decider})
+    ran = await run_hook("pre-tool-use", tool_use(), endpoint.variables, patience=0.5)
     await soon(decider.asked)
-    await home.stop()
+    await harness.stop()
     code, answer = await ran.end()
     assert code == 0
     decision, reason = decided(answer)
     assert decision == "deny" and "does not answer" in reason
-    await post.close("over")
+    await endpoint.close("over")
 
 
 async def test_restarted_gateway_is_asked_again(decider: Decider) -> None:
     """The new gateway does not know the token: the agent belonged to the gateway that died."""
-    async with house() as first:
-        post = first.open({"pre-tool-use": decider})
-        ran = await run_hook("pre-tool-use", tool_use(), post.variables)
+    async with open_hook_harness() as first:
+        endpoint = first.open({"pre-tool-use": decider})
+        ran = await run_hook("pre-tool-use", tool_use(), endpoint.variables)
         await soon(decider.asked)
         await first.stop()
-        async with house(port=first.port):
+        async with open_hook_harness(port=first.port):
             code, answer = await ran.end()
         assert code == 0
         decision, reason = decided(answer)
         assert decision == "deny" and "refused" in reason
-        await post.close("over")
+        await endpoint.close("over")
 
 
 @pytest.mark.parametrize(
@@ -228,32 +242,32 @@ async def test_tool_is_denied_when_no_gateway_can_be_asked(variables: dict[str, 
     assert await (await run_hook("stop", {}, variables, patience=0)).end() == (0, None)
 
 
-async def test_a_wrong_token_is_denied_at_once(home: HookHarness, decider: Decider) -> None:
-    post = home.open({"pre-tool-use": decider})
-    ran = await run_hook("pre-tool-use", tool_use(), {**post.variables, "FAIRLEAD_HOOK_TOKEN": "wrong"})
+async def test_a_wrong_token_is_denied_at_once(harness: HookHarness, decider: Decider) -> None:
+    endpoint = harness.open({"pre-tool-use": decider})
+    ran = await run_hook("pre-tool-use", tool_use(), {**endpoint.variables, "FAIRLEAD_HOOK_TOKEN": "wrong"})
     decision, reason = decided((await ran.end())[1])
     assert decision == "deny" and "credential" in reason
     assert decider.given == []
-    await post.close("over")
+    await endpoint.close("over")
 
 
-async def test_malformed_input_is_denied(home: HookHarness, decider: Decider) -> None:
-    post = home.open({"pre-tool-use": decider})
+async def test_malformed_input_is_denied(harness: HookHarness, decider: Decider) -> None:
+    endpoint = harness.open({"pre-tool-use": decider})
     for given in (b"", b"{", b"[]", b"\xff"):
-        ran = await run_hook("pre-tool-use", given, post.variables)
+        ran = await run_hook("pre-tool-use", given, endpoint.variables)
         code, answer = await ran.end()
         assert (code, decided(answer)[0]) == (0, "deny"), given
     assert decider.given == []
-    await post.close("over")
+    await endpoint.close("over")
 
 
 @pytest.mark.fault
 async def test_hook_and_its_request_end_when_the_cli_is_gone(decider: Decider) -> None:
     """A hook whose shell was killed sees that its parent has changed, and exits; its request ends as well."""
     clock = ManualClock()
-    async with house(clock) as home:
-        post = home.open({"pre-tool-use": decider})
-        shell = await in_a_shell(post)
+    async with open_hook_harness(clock) as harness:
+        endpoint = harness.open({"pre-tool-use": decider})
+        shell = await in_a_shell(endpoint)
         await soon(decider.asked)
         shell.process.kill()
         assert await shell.end() == (-signal.SIGKILL, None), "the hook itself has ended too"
@@ -261,20 +275,20 @@ async def test_hook_and_its_request_end_when_the_cli_is_gone(decider: Decider) -
             await asyncio.sleep(0.01)
         await clock.advance(hook_server.GONE_SECONDS)
         await soon(decider.ended)
-        await post.close("over")
+        await endpoint.close("over")
 
 
 @pytest.mark.fault
-async def test_killed_hook_blocks_its_tool(home: HookHarness, decider: Decider) -> None:
+async def test_killed_hook_blocks_its_tool(harness: HookHarness, decider: Decider) -> None:
     """The shell exits with 2: after any other code the older CLIs run the tool."""
-    post = home.open({"pre-tool-use": decider})
-    shell = await in_a_shell(post)
+    endpoint = harness.open({"pre-tool-use": decider})
+    shell = await in_a_shell(endpoint)
     await soon(decider.asked)
     pid = shell.process.pid
     children = await asyncio.to_thread(Path(f"/proc/{pid}/task/{pid}/children").read_text)
     os.kill(int(children.split()[0]), signal.SIGKILL)
     assert await shell.end() == (2, None)
-    await post.close("over")
+    await endpoint.close("over")
 
 
 # --- a fake gateway with arbitrary responses -----------------------------------------------------------------------
@@ -285,7 +299,7 @@ def answering() -> Iterator[Callable[..., str]]:
     """Start a server that sends these answers, one per connection, and closes; returns its address."""
     listeners = []
 
-    def serve(*answers: bytes, heard: list[bytes] | None = None) -> str:
+    def serve(*answers: bytes, received: list[bytes] | None = None) -> str:
         listener = socket.create_server(("127.0.0.1", 0))
         listeners.append(listener)
 
@@ -297,8 +311,8 @@ def answering() -> Iterator[Callable[..., str]]:
                     # The client may disconnect before the answer.
                     with connection, contextlib.suppress(OSError):
                         request = read_request(connection)
-                        if heard is not None:
-                            heard.append(request)
+                        if received is not None:
+                            received.append(request)
                         connection.sendall(answer)
 
         threading.Thread(target=speak, daemon=True).start()
@@ -416,15 +430,17 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, bytes]]
 def test_session_start_is_sent_to_the_gateway_that_other_commands_use(
     answering: Callable[..., str], by_hand: Callable[..., tuple[int, bytes]], tmp_path: Path
 ) -> None:
-    heard: list[bytes] = []
-    address = answering(*[response(200, b'{"session": "s", "listed": false}')] * 2, heard=heard).partition("/v1")[0]
+    received: list[bytes] = []
+    address = answering(*[response(200, b'{"session": "s", "listed": false}')] * 2, received=received).partition("/v1")[
+        0
+    ]
     assert by_hand(FAIRLEAD_URL=address, FAIRLEAD_TOKEN="t1") == (0, b""), "the CLI is told nothing"
     (tmp_path / "server.json").write_text(json.dumps({"url": address, "pid": os.getpid()}))
     (tmp_path / "admin-token").write_text("t2")
     os.environ.pop("FAIRLEAD_URL")
     os.environ.pop("FAIRLEAD_TOKEN")
     assert by_hand(FAIRLEAD_DATA=str(tmp_path)) == (0, b"")
-    for request, token in zip(heard, (b"t1", b"t2"), strict=True):
+    for request, token in zip(received, (b"t1", b"t2"), strict=True):
         assert request.startswith(b"POST /v1/hooks/session-start HTTP/1.1\r\n")
         assert b"\r\nauthorization: Bearer %s\r\n" % token in request
         assert request.endswith(b'\r\n\r\n{"session_id": "s"}')

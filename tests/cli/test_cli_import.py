@@ -12,10 +12,10 @@ from cli.conftest import CliGateway, Fairlead
 from fairlead.cli.commands.imports import files_below
 
 
-def written(house: CliGateway, words: str, data: bytes = b"") -> str:
+def written(gateway: CliGateway, words: str, data: bytes = b"") -> str:
     """Write a session file into the gateway's home; returns its id."""
     session = str(uuid.uuid4())
-    folder = house.project / ".claude" / "projects" / "-some-project"
+    folder = gateway.project / ".claude" / "projects" / "-some-project"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{session}.jsonl").write_bytes(lines(conversation(words, session)) + data)
     return session
@@ -30,8 +30,8 @@ def listed(fairlead: Fairlead, session: str, *options: str) -> str:
     return ""
 
 
-def test_all_listed_sessions_are_imported_once(house: CliGateway, fairlead: Fairlead) -> None:
-    session = written(house, "pangolin question")
+def test_all_listed_sessions_are_imported_once(gateway: CliGateway, fairlead: Fairlead) -> None:
+    session = written(gateway, "pangolin question")
     assert listed(fairlead, session, "--all") == "transcript"
     assert session not in fairlead("ls", "--json").out
     first = fairlead("import", "--json")
@@ -42,9 +42,9 @@ def test_all_listed_sessions_are_imported_once(house: CliGateway, fairlead: Fair
     assert "answer to pangolin question" in fairlead("logs", session).out
 
 
-def test_paths_may_be_files_and_folders(house: CliGateway, fairlead: Fairlead) -> None:
+def test_paths_may_be_files_and_folders(gateway: CliGateway, fairlead: Fairlead) -> None:
     kept, other = str(uuid.uuid4()), str(uuid.uuid4())
-    saved = house.project / "saved"
+    saved = gateway.project / "saved"
     saved.mkdir()
     (saved / "copy.jsonl").write_bytes(lines(conversation("kept", kept))[:-1] + line(conversation("x", kept)[0])[:40])
     (saved / f"{other}.jsonl").write_bytes(lines(conversation("other", other)))
@@ -56,8 +56,8 @@ def test_paths_may_be_files_and_folders(house: CliGateway, fairlead: Fairlead) -
     assert [row["events"] for row in again.lines] == [0, 0]
 
 
-def test_failed_files_are_named_and_the_rest_is_imported(house: CliGateway, fairlead: Fairlead) -> None:
-    good, bad = house.project / "good.jsonl", house.project / "bad.jsonl"
+def test_failed_files_are_named_and_the_rest_is_imported(gateway: CliGateway, fairlead: Fairlead) -> None:
+    good, bad = gateway.project / "good.jsonl", gateway.project / "bad.jsonl"
     session = str(uuid.uuid4())
     good.write_bytes(lines(conversation("good", session)))
     bad.write_bytes(b'{"type":"user","uuid":"u","sessionId":"../../x","message":{"content":"hi"}}\n')
@@ -65,11 +65,11 @@ def test_failed_files_are_named_and_the_rest_is_imported(house: CliGateway, fair
     assert ran.code == 1
     assert "bad id" in ran.lines[0]["error"]
     assert ran.lines[1]["session"] == session
-    assert fairlead("import", str(house.project / "none.jsonl")).code == 5
+    assert fairlead("import", str(gateway.project / "none.jsonl")).code == 5
     assert "outside" in fairlead("import", "/etc/passwd").err
 
 
-def test_consent_is_kept(house: CliGateway, fairlead: Fairlead) -> None:
+def test_consent_is_kept(gateway: CliGateway, fairlead: Fairlead) -> None:
     assert fairlead("import", "--no-archive").code == 0
     assert fairlead("import", "--json").code == 0
 
@@ -105,11 +105,11 @@ def test_unreadable_folder_is_named_and_the_rest_is_imported(
     assert "denied: Permission denied" in capsys.readouterr().err
 
 
-def test_search_finds_tool_results(house: CliGateway, fairlead: Fairlead) -> None:
+def test_search_finds_tool_results(gateway: CliGateway, fairlead: Fairlead) -> None:
     session = str(uuid.uuid4())
     rows = conversation("look", session)
     rows[2]["message"]["content"][0]["content"] = "heron egret"
-    saved = house.project / "tools.jsonl"
+    saved = gateway.project / "tools.jsonl"
     saved.write_bytes(lines(rows))
     assert fairlead("import", str(saved)).code == 0
     for _ in range(200):

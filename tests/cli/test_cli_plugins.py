@@ -12,11 +12,11 @@ from plugins.harness import BOARD, write_plugin
 
 
 @pytest.fixture
-def board(house: CliGateway, fairlead: Fairlead) -> Iterator[CliGateway]:
+def board(gateway: CliGateway, fairlead: Fairlead) -> Iterator[CliGateway]:
     """The sample plugin in the folder of the gateway that all tests share."""
-    folder = house.data / "plugins"
+    folder = gateway.data / "plugins"
     shutil.copytree(BOARD, folder / "board", ignore=shutil.ignore_patterns("__pycache__"))
-    yield house
+    yield gateway
     fairlead("plugins", "disable", "board")
     shutil.rmtree(folder)
 

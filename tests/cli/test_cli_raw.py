@@ -16,9 +16,10 @@ from fairlead.system.process import StopTimeouts
 from fairlead.system.proctable import descendants, kill
 from fairlead.terminals.api import Program, Screen, Size, Terminal, session_terminal
 from fairlead.terminals.attachment import TerminalActions
+from fairlead.terminals.pty_session import PtySession
 from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.screen.emulator import Emulator
-from fairlead.terminals.screen.modes import DEFAULTS
+from fairlead.terminals.screen.modes import DEFAULTS, PASTE
 from fairlead.terminals.screen.snapshot import take_snapshot
 from patience import PATIENCE
 from server.fakes import OTHER, SESSION, Served, serving
@@ -60,9 +61,9 @@ class Setup:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Setup]:
+async def setup(tmp_path: Path) -> AsyncIterator[Setup]:
     terminals = TerminalRegistry(SystemClock(), 4, StopTimeouts(close=1, terminate=1))
-    async with serving(performers=TerminalActions(terminals).performers()) as served:
+    async with serving(performers=TerminalActions(terminals).handlers()) as served:
         yield Setup(served, terminals, tmp_path)
         await terminals.close()
 
@@ -80,22 +81,22 @@ async def seen(terminal: Terminal, text: str) -> None:
     await until(terminal, lambda screen: any(text in line for line in screen.lines))
 
 
-async def test_user_types_sees_the_output_and_detaches(desk: Setup) -> None:
-    inner = await desk.inner("echo hello; read x; echo got $x; read x")
-    person = await desk.person()
+async def test_user_types_sees_the_output_and_detaches(setup: Setup) -> None:
+    inner = await setup.inner("echo hello; read x; echo got $x; read x")
+    person = await setup.person()
     await seen(person, "hello")
     await person.write("wörd\r".encode())
     await seen(person, "got wörd")
     await person.write(CTRL_BRACKET)
     await seen(person, "ended 0")
     await seen(person, "=over=")
-    assert desk.restored()
+    assert setup.restored()
     assert inner.running
 
 
-async def test_terminal_has_the_size_of_the_users_terminal(desk: Setup) -> None:
-    inner = await desk.inner("read x; stty size; read x; stty size; read x")
-    person = await desk.person()
+async def test_terminal_has_the_size_of_the_users_terminal(setup: Setup) -> None:
+    inner = await setup.inner("read x; stty size; read x; stty size; read x")
+    person = await setup.person()
     await until(inner, lambda screen: screen.size == PERSON)
     await person.write(b"\r")
     await seen(person, "10 50")
@@ -108,9 +109,9 @@ async def test_terminal_has_the_size_of_the_users_terminal(desk: Setup) -> None:
     await until(inner, lambda screen: screen.size == INNER)
 
 
-async def test_every_mode_of_the_program_is_undone(desk: Setup) -> None:
-    await desk.inner("printf '\\033[?1049h\\033[?25l\\033[?2004h\\033[?1003h\\033[?1h\\033[>5u\\033[3;5rhere'; read x")
-    person = await desk.person()
+async def test_every_mode_of_the_program_is_undone(setup: Setup) -> None:
+    await setup.inner("printf '\\033[?1049h\\033[?25l\\033[?2004h\\033[?1003h\\033[?1h\\033[>5u\\033[3;5rhere'; read x")
+    person = await setup.person()
     shows = Emulator(50, 10)
 
     async def watch() -> None:
@@ -118,11 +119,13 @@ async def test_every_mode_of_the_program_is_undone(desk: Setup) -> None:
             shows.feed(output.data)
 
     watching = asyncio.create_task(watch())
-    await until(person, lambda screen: screen.pasting and any("here" in line for line in screen.lines))
+    assert isinstance(person, PtySession)
+    emulator = person._emulator
+    await until(person, lambda screen: emulator.vt.mode(PASTE) and any("here" in line for line in screen.lines))
     # Ctrl-] as a terminal encodes it after a program enabled the extended keyboard protocol.
     await person.write(b"\x1b[93;5u")
     await seen(person, "=over=")
-    assert desk.restored()
+    assert setup.restored()
     await person.stop()
     await watching
     left = take_snapshot(shows.vt)
@@ -130,9 +133,9 @@ async def test_every_mode_of_the_program_is_undone(desk: Setup) -> None:
     assert (left.alternate, left.region, left.main.keys) == (None, b"", ())
 
 
-async def test_scrollback_of_the_user_is_not_erased(desk: Setup) -> None:
-    await desk.inner("echo hello; read x")
-    person = await desk.person()
+async def test_scrollback_of_the_user_is_not_erased(setup: Setup) -> None:
+    await setup.inner("echo hello; read x")
+    person = await setup.person()
     written = b""
     async for output in person.watch("test"):
         written += b"" if output.redraw else output.data
@@ -142,55 +145,55 @@ async def test_scrollback_of_the_user_is_not_erased(desk: Setup) -> None:
     assert b"\x1b[3J" not in written
 
 
-async def test_exit_of_the_program_is_printed(desk: Setup) -> None:
-    inner = await desk.inner("read x; exit 3")
-    person = await desk.person()
+async def test_exit_of_the_program_is_printed(setup: Setup) -> None:
+    inner = await setup.inner("read x; exit 3")
+    person = await setup.person()
     await until(inner, lambda screen: screen.size == PERSON)
     await person.write(b"\r")
     await seen(person, "The program has ended with 3.")
     await seen(person, "ended 0")
     await seen(person, "=over=")
-    assert desk.restored()
+    assert setup.restored()
 
 
-async def test_view_only_client_changes_nothing(desk: Setup) -> None:
-    inner = await desk.inner("echo hello; read x; echo got $x", Size(40, 8))
-    person = await desk.person("--view")
+async def test_view_only_client_changes_nothing(setup: Setup) -> None:
+    inner = await setup.inner("echo hello; read x; echo got $x", Size(40, 8))
+    person = await setup.person("--view")
     await seen(person, "hello")
     await person.write(b"word\r")
     await person.write(CTRL_C)
     await seen(person, "ended 0")
     await seen(person, "=over=")
-    assert desk.restored()
+    assert setup.restored()
     assert inner.running and inner.screen.size == Size(40, 8)
     assert not any("word" in line for line in inner.screen.lines)
 
 
-async def test_view_only_client_needs_a_large_enough_window(desk: Setup) -> None:
-    await desk.inner("read x", INNER)
-    person = await desk.person("--view")
+async def test_view_only_client_needs_a_large_enough_window(setup: Setup) -> None:
+    await setup.inner("read x", INNER)
+    person = await setup.person("--view")
     await seen(person, "make the window larger")
     await seen(person, "ended 2")
     await seen(person, "=over=")
-    assert desk.restored()
+    assert setup.restored()
 
 
-async def test_a_session_without_a_terminal(desk: Setup) -> None:
-    person = await desk.person(session=OTHER, size=Size(100, 10))
+async def test_a_session_without_a_terminal(setup: Setup) -> None:
+    person = await setup.person(session=OTHER, size=Size(100, 10))
     await seen(person, f"fairlead hand-over {OTHER} terminal")
     await seen(person, "ended 5")
 
 
-async def test_terminated_command_restores_the_terminal(desk: Setup) -> None:
-    inner = await desk.inner("echo hello; read x")
-    person = await desk.person()
+async def test_terminated_command_restores_the_terminal(setup: Setup) -> None:
+    inner = await setup.inner("echo hello; read x")
+    person = await setup.person()
     await until(inner, lambda screen: screen.size == PERSON)
     await seen(person, "hello")
     (command,) = descendants(person.pid)
     assert kill(command, signal.SIGTERM)
     await seen(person, "ended 0")
     await seen(person, "=over=")
-    assert desk.restored()
+    assert setup.restored()
 
 
 def test_command_without_a_terminal_prints_an_error(fairlead: Fairlead) -> None:

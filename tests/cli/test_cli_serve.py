@@ -137,25 +137,25 @@ def test_a_door_in_the_settings_file_is_opened(server: Server, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("doors", "told"),
+    ("doors", "message"),
     [
-        (["cognovo=1"], "there is no protocol of that name"),
+        (["cognovo=1"], "no protocol has this name"),
         (["native=PORT"], "the main port already"),
         (["native=TAKEN"], "--door native=PORT"),
-        (["native=0,static=/nowhere"], "/nowhere is no folder"),
+        (["native=0,static=/nowhere"], "/nowhere is not a folder"),
         (["native=0,static=DATA"], "the data folder"),
         (["native"], "NAME=PORT is expected"),
         (["native=x"], "NAME=PORT is expected"),
         (["=1"], "NAME=PORT is expected"),
         (["native=70000"], "Expected `int` <= 65535"),
         (["native=1", "native=2"], "already has a door, on port 1"),
-        (["native=1,listing=yes"], "listing is no option of this door; there are: static, public_url"),
+        (["native=1,listing=yes"], "does not have the option listing; its options are: static, public_url"),
         (["native=1,static="], "'static=' is not an option"),
         (["native=1,"], "'' is not an option"),
         (["native=0,public_url=gw.example"], "https://name[:port] is expected"),
     ],
 )
-def test_impossible_door_exits_2_and_prints_the_reason(server: Server, doors: list[str], told: str) -> None:
+def test_impossible_door_exits_2_and_prints_the_reason(server: Server, doors: list[str], message: str) -> None:
     server.data.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         words = {"PORT": server.port, "TAKEN": taken.getsockname()[1], "DATA": server.data}
@@ -164,7 +164,7 @@ def test_impossible_door_exits_2_and_prints_the_reason(server: Server, doors: li
         process = server.start(*(part for door in doors for part in ("--door", door)))
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
-    assert told in err
+    assert message in err
     assert "Traceback" not in err
 
 

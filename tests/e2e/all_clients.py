@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 from clients.claudecodeui.chat_harness import Peer as AppPeer
 from clients.claudecodeui.chat_harness import peer_at as app_at
 from clients.cognova.chat_harness import Peer, peer_at
-from clients.direct.harness import DirectPeer, seated
+from clients.direct.harness import DirectPeer, connect_peer
 from clients.mylifedb.harness import Tab
 from e2e.gateway_harness import GatewayHarness
 from fairlead_testing.happy_client import HappyClient
@@ -39,7 +39,7 @@ class Listener:
 
 
 @contextlib.asynccontextmanager
-async def happy(desk: GatewayHarness) -> AsyncIterator[tuple[HappyClient, Listener]]:
+async def happy(harness: GatewayHarness) -> AsyncIterator[tuple[HappyClient, Listener]]:
     client = HappyClient()
 
     def take(frame: Any) -> None:
@@ -47,8 +47,8 @@ async def happy(desk: GatewayHarness) -> AsyncIterator[tuple[HappyClient, Listen
             assert client.receive(frame["meta"]["seq"], frame)
 
     listener = Listener(take)
-    url = f"{desk.gateway.url.replace('http', 'ws', 1)}/v1/sessions/{desk.session}/envelopes"
-    async with connect(url, additional_headers={"Authorization": f"Bearer {desk.gateway.token}"}) as socket:
+    url = f"{harness.gateway.url.replace('http', 'ws', 1)}/v1/sessions/{harness.session}/envelopes"
+    async with connect(url, additional_headers={"Authorization": f"Bearer {harness.gateway.token}"}) as socket:
         listening = asyncio.create_task(listener.listen(socket))
         try:
             yield client, listener
@@ -58,9 +58,9 @@ async def happy(desk: GatewayHarness) -> AsyncIterator[tuple[HappyClient, Listen
 
 
 @contextlib.asynccontextmanager
-async def mylifedb(desk: GatewayHarness) -> AsyncIterator[Tab]:
-    url = f"{desk.gateway.url.replace('http', 'ws', 1)}/api/claude/sessions/{desk.session}/subscribe"
-    headers = {"Authorization": f"Bearer {desk.gateway.token}"}
+async def mylifedb(harness: GatewayHarness) -> AsyncIterator[Tab]:
+    url = f"{harness.gateway.url.replace('http', 'ws', 1)}/api/claude/sessions/{harness.session}/subscribe"
+    headers = {"Authorization": f"Bearer {harness.gateway.token}"}
     async with connect(url, additional_headers=headers, max_size=None) as socket:
         tab = Tab(socket, MyLifeDbClient(), patience=PATIENCE)
         listening = asyncio.create_task(tab.listen())
@@ -72,17 +72,17 @@ async def mylifedb(desk: GatewayHarness) -> AsyncIterator[Tab]:
 
 
 @contextlib.asynccontextmanager
-async def cognova(desk: GatewayHarness) -> AsyncIterator[Peer]:
-    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
-        await peer.say("chat:subscribe", conversationId=desk.session)
+async def cognova(harness: GatewayHarness) -> AsyncIterator[Peer]:
+    async with peer_at(harness.gateway.url, harness.gateway.token) as peer:
+        await peer.say("chat:subscribe", conversationId=harness.session)
         await peer.until("subscribed")
         yield peer
 
 
 @contextlib.asynccontextmanager
-async def claudecodeui(desk: GatewayHarness) -> AsyncIterator[AppPeer]:
-    async with app_at(desk.gateway.url, desk.gateway.token) as peer:
-        await peer.subscribe(desk.session)
+async def claudecodeui(harness: GatewayHarness) -> AsyncIterator[AppPeer]:
+    async with app_at(harness.gateway.url, harness.gateway.token) as peer:
+        await peer.subscribe(harness.session)
         yield peer
 
 
@@ -109,12 +109,12 @@ class Clients:
 
 
 @contextlib.asynccontextmanager
-async def all_clients(desk: GatewayHarness) -> AsyncIterator[Clients]:
+async def all_clients(harness: GatewayHarness) -> AsyncIterator[Clients]:
     async with (
-        mylifedb(desk) as tab,
-        happy(desk) as (envelopes, hearing),
-        seated(desk.gateway, desk.session) as direct,
-        cognova(desk) as peer,
-        claudecodeui(desk) as app,
+        mylifedb(harness) as tab,
+        happy(harness) as (envelopes, hearing),
+        connect_peer(harness.gateway, harness.session) as direct,
+        cognova(harness) as peer,
+        claudecodeui(harness) as app,
     ):
         yield Clients(tab, envelopes, hearing, direct, peer, app)

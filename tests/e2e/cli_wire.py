@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.claude.wire import control
-from fairlead.agents.claude.wire.encode import user_line
+from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.framing import LineSplitter
 from patience import PATIENCE
 

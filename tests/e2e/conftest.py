@@ -42,7 +42,7 @@ def real_cli_is_safe_here(request: pytest.FixtureRequest) -> None:
             pytest.skip(reason)
 
 
-TOLD: dict[tuple[tuple[str, ...], int], Version] = {}
+PROBED: dict[tuple[tuple[str, ...], int], Version] = {}
 """The version output of the programs of this worker."""
 
 
@@ -55,9 +55,9 @@ def each_program_is_asked_once_for_its_version(monkeypatch: pytest.MonkeyPatch) 
 
     async def ask(prober: VersionProbe, command: Sequence[str], env: Mapping[str, str]) -> Version:
         key = (tuple(command), os.stat(command[0]).st_mtime_ns)
-        if key not in TOLD:
-            TOLD[key] = await asks(prober, command, env)
-        return TOLD[key]
+        if key not in PROBED:
+            PROBED[key] = await asks(prober, command, env)
+        return PROBED[key]
 
     monkeypatch.setattr(VersionProbe, "_ask", ask)
 

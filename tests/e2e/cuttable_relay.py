@@ -20,7 +20,7 @@ class Relay:
     `heads` are the heads of the received requests, `pings` the times of the WebSocket pings that the CLI sent alone,
     `spoken` counts the reads that began with a message of the CLI on a socket.
     `slam`: every new connection is closed at once, `fail`: every POST is answered with this status; `tries` are the
-    times of both, in seconds. `bodies` are those of the POSTs; `told` is everything that the gateway sent.
+    times of both, in seconds. `bodies` are those of the POSTs; `received` is everything that the gateway sent.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Relay:
         self.fail = 0
         self.tries: list[float] = []
         self.bodies: list[bytes] = []
-        self.told = bytearray()
+        self.received = bytearray()
         self._target = 0
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -80,7 +80,7 @@ class Relay:
 
     def lines(self) -> list[dict[str, Any]]:
         """Every message that the gateway sent over a socket."""
-        return [json.loads(line) for line in re.findall(rb'{"type":.*?\n', bytes(self.told))]
+        return [json.loads(line) for line in re.findall(rb'{"type":.*?\n', bytes(self.received))]
 
     async def connections(self, count: int, timeout: float = PATIENCE) -> None:
         """Wait for this many upgrades in total."""
@@ -160,7 +160,7 @@ class Relay:
     async def _inward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(1 << 16):
-                self.told += data
+                self.received += data
                 if not self.deaf:
                     writer.write(data)
                     await writer.drain()

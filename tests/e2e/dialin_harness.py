@@ -12,8 +12,8 @@ dialing = on_versions(last=LAST_DIAL_IN)
 dialing_core = on_versions(last=LAST_DIAL_IN, core=True)
 
 
-def pid(desk: GatewayHarness) -> int:
-    started = [line for line in (*desk.earlier, *desk.events) if line["type"] == "agent.started"]
+def pid(harness: GatewayHarness) -> int:
+    started = [line for line in (*harness.earlier, *harness.events) if line["type"] == "agent.started"]
     return int(started[-1]["pid"])
 
 
@@ -37,12 +37,12 @@ def grows(gaps: list[float], first: float, most: float) -> None:
         assert 0.7 * wanted <= gap <= 1.4 * wanted + 2, (number, gaps)
 
 
-async def by_hand(desk: GatewayHarness, env: dict[str, str], give: str) -> asyncio.subprocess.Process:
+async def by_hand(harness: GatewayHarness, env: dict[str, str], give: str) -> asyncio.subprocess.Process:
     """Start the CLI as a person would.
 
     The token is in a variable, in a descriptor, or (both) in the variable with a wrong one in the descriptor.
     """
-    info: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()
+    info: Line = (await harness.http.post(f"/v1/sessions/{harness.session}/dial-in")).json()
     line, token = str(info["command"]), str(info["token"])
     name, descriptor = "CLAUDE_CODE_SESSION_ACCESS_TOKEN", "CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR"
     assert f"{name}={token}" in line and info["url"] in line

@@ -182,36 +182,36 @@ def settings(data: Path, roots: Path, **overrides: Any) -> Config:
 
 
 @contextlib.asynccontextmanager
-async def at_desk(
+async def open_gateway(
     config: Config, env: Mapping[str, str], cwd: Path, mcp: Mapping[str, McpServerSettings] | None = None
 ) -> AsyncIterator[GatewayHarness]:
-    async with running(config, env, mcp) as gateway, sitting(gateway, cwd) as desk:
-        yield desk
+    async with running(config, env, mcp) as gateway, opened(gateway, cwd) as harness:
+        yield harness
 
 
 @contextlib.asynccontextmanager
-async def sitting(gateway: GatewayInfo, cwd: Path) -> AsyncIterator[GatewayHarness]:
+async def opened(gateway: GatewayInfo, cwd: Path) -> AsyncIterator[GatewayHarness]:
     headers = {"Authorization": f"Bearer {gateway.token}"}
     address = gateway.url.replace("http", "ws", 1) + "/v1/ws"
     async with (
         httpx2.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE, verify=UNUSED_TLS) as http,
         connect(address, additional_headers=headers, max_size=None) as socket,
     ):
-        desk = GatewayHarness(gateway, http, socket, cwd)
-        listening = asyncio.create_task(desk.listen())
+        harness = GatewayHarness(gateway, http, socket, cwd)
+        listening = asyncio.create_task(harness.listen())
         try:
-            yield desk
+            yield harness
         finally:
             listening.cancel()
             await asyncio.wait({listening})
 
 
-async def a_question_is_answered(desk: GatewayHarness, model: ScriptedModel) -> None:
+async def a_question_is_answered(harness: GatewayHarness, model: ScriptedModel) -> None:
     """A scene for every link: the answer reaches the model."""
-    await desk.send("SCRIPT:question")
-    asked = await desk.until("question.asked")
+    await harness.send("SCRIPT:question")
+    asked = await harness.until("question.asked")
     question = asked["questions"][0]
     label = question["options"][1]["label"]
-    await desk.answer(asked, answers={question["question"]: label})
-    assert (await desk.until("turn.ended"))["status"] == "completed"
+    await harness.answer(asked, answers={question["question"]: label})
+    assert (await harness.until("turn.ended"))["status"] == "completed"
     assert label in str(model.of("question")[-1].since_last_answer)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from e2e.gateway_harness import GatewayHarness, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, open_gateway, settings
 from e2e.harness import NEWEST, on_versions
 from fairlead.system.clock import SystemClock
 from patience import PATIENCE
@@ -33,17 +33,17 @@ class SetClock(SystemClock):
 
 
 @pytest.fixture
-async def desk(
+async def harness(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[GatewayHarness]:
     monkeypatch.setattr("fairlead.wiring.gateway.SystemClock", SetClock)
     passed = ["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES"]
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=passed)
-    async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1"}, cli_cwd) as sitting:
-        yield sitting
+    async with open_gateway(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1"}, cli_cwd) as opened:
+        yield opened
 
 
-class Bell:
+class ChangeListener:
     def __init__(self, wire: Any) -> None:
         self._wire = wire
 
@@ -57,31 +57,31 @@ class Bell:
 
 
 @contextlib.asynccontextmanager
-async def bell(desk: GatewayHarness) -> AsyncIterator[Bell]:
-    url = desk.gateway.url.replace("http", "ws", 1) + "/notifications"
-    async with connect(url, additional_headers={"Authorization": f"Bearer {desk.gateway.token}"}) as wire:
+async def bell(harness: GatewayHarness) -> AsyncIterator[ChangeListener]:
+    url = harness.gateway.url.replace("http", "ws", 1) + "/notifications"
+    async with connect(url, additional_headers={"Authorization": f"Bearer {harness.gateway.token}"}) as wire:
         assert json.loads(await wire.recv())["type"] == "connected"
-        yield Bell(wire)
+        yield ChangeListener(wire)
 
 
-async def agent(desk: GatewayHarness, prompt: str, schedule: str = "0 0 29 2 *", **more: Any) -> str:
-    body = {"name": "Tidy", "schedule": schedule, "prompt": prompt, "folder": str(desk.cwd), **more}
-    answer = await desk.http.post("/cognova/api/agents", json=body)
+async def agent(harness: GatewayHarness, prompt: str, schedule: str = "0 0 29 2 *", **more: Any) -> str:
+    body = {"name": "Tidy", "schedule": schedule, "prompt": prompt, "folder": str(harness.cwd), **more}
+    answer = await harness.http.post("/cognova/api/agents", json=body)
     assert answer.status_code == 200, answer.text
     made: str = answer.json()["data"]["id"]
     return made
 
 
-async def run(desk: GatewayHarness, made: str) -> None:
-    assert (await desk.http.post(f"/cognova/api/agents/{made}/run")).json()["message"] == "Agent started"
+async def run(harness: GatewayHarness, made: str) -> None:
+    assert (await harness.http.post(f"/cognova/api/agents/{made}/run")).json()["message"] == "Agent started"
 
 
 @on_versions(NEWEST)
 @pytest.mark.timeout(2 * MINUTES)
 @pytest.mark.rules("S002-105", "S002-116", "S002-118")
-async def test_an_agent_runs_when_its_minute_comes(desk: GatewayHarness) -> None:
-    async with bell(desk) as rung:
-        made = await agent(desk, "SCRIPT:text tidied", schedule="* * * * *")
+async def test_an_agent_runs_when_its_minute_comes(harness: GatewayHarness) -> None:
+    async with bell(harness) as rung:
+        made = await agent(harness, "SCRIPT:text tidied", schedule="* * * * *")
         started = await rung.until("run")
         done = await rung.until("complete", "fail", "cancel")
     assert (done["action"], done["meta"]["status"], done["meta"]["runId"]) == (
@@ -89,27 +89,27 @@ async def test_an_agent_runs_when_its_minute_comes(desk: GatewayHarness) -> None
         "success",
         started["meta"]["runId"],
     )
-    (first, *_) = reversed((await desk.http.get(f"/cognova/api/agents/{made}")).json()["data"]["runs"])
+    (first, *_) = reversed((await harness.http.get(f"/cognova/api/agents/{made}")).json()["data"]["runs"])
     assert (first["status"], first["costUsd"] > 0) == ("success", True)
-    events = (await desk.http.get(f"/v1/sessions/{first['sessionId']}/messages")).json()["events"]
+    events = (await harness.http.get(f"/v1/sessions/{first['sessionId']}/messages")).json()["events"]
     assert "tidied" in json.dumps(events)
 
 
 @on_versions(NEWEST)
 @pytest.mark.rules("S002-117", "S002-119")
-async def test_a_failed_a_cancelled_and_an_over_budget_run_are_told_as_they_were(desk: GatewayHarness) -> None:
-    async with bell(desk) as rung:
-        await run(desk, await agent(desk, "SCRIPT:error 400"))
+async def test_a_failed_a_cancelled_and_an_over_budget_run_are_told_as_they_were(harness: GatewayHarness) -> None:
+    async with bell(harness) as rung:
+        await run(harness, await agent(harness, "SCRIPT:error 400"))
         failed = await rung.until("complete", "fail", "cancel")
-        slow = await agent(desk, "SCRIPT:slow 200")
-        await run(desk, slow)
+        slow = await agent(harness, "SCRIPT:slow 200")
+        await run(harness, slow)
         await rung.until("run")
-        session = (await desk.http.get(f"/cognova/api/agents/{slow}")).json()["data"]["runs"][0]["sessionId"]
-        await desk.watch(session, after=0)
-        await desk.until("text.delta")
-        assert (await desk.http.post(f"/cognova/api/agents/{slow}/cancel")).json()["cancelledCount"] == 1
+        session = (await harness.http.get(f"/cognova/api/agents/{slow}")).json()["data"]["runs"][0]["sessionId"]
+        await harness.watch(session, after=0)
+        await harness.until("text.delta")
+        assert (await harness.http.post(f"/cognova/api/agents/{slow}/cancel")).json()["cancelledCount"] == 1
         cancelled = await rung.until("complete", "fail", "cancel")
-        await run(desk, await agent(desk, "SCRIPT:bash echo hello", maxBudgetUsd=0.0001))
+        await run(harness, await agent(harness, "SCRIPT:bash echo hello", maxBudgetUsd=0.0001))
         spent = await rung.until("complete", "fail", "cancel")
     assert (failed["action"], failed["meta"]["status"]) == ("fail", "error")
     assert (cancelled["action"], cancelled["meta"]["status"]) == ("cancel", "cancelled")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from e2e.gateway_harness import GatewayHarness, Line, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, Line, open_gateway, settings
 from e2e.harness import on_versions
 from fairlead.agents.demo.scripts import ToolUse
 from fairlead_testing.model_api import CALLS, ScriptedModel
@@ -88,21 +88,21 @@ async def run(
     ours = {"agent": "claude", "claude": str(claude), "pass_env": ["IS_SANDBOX", "SHELL"], "allow": RULES}
     config = settings(world.data, world.home, **ours, **more)
     count = 0
-    async with at_desk(config, env, world.project) as desk:
-        world.port = int(desk.gateway.url.rpartition(":")[2])
-        health = (await desk.http.get("/health")).text
+    async with open_gateway(config, env, world.project) as harness:
+        world.port = int(harness.gateway.url.rpartition(":")[2])
+        health = (await harness.http.get("/health")).text
         for cases in _by_place(choose(corpus(world))):
-            desk.cwd = world.folder(cases[0])
+            harness.cwd = world.folder(cases[0])
             first = [] if cases[0].home else [*HONEST, *MOVED]
-            await desk.open(settings={"mode": "acceptEdits"})
+            await harness.open(settings={"mode": "acceptEdits"})
             for batch in _batches([*first, *cases]):
                 # Each request contains the whole conversation so far: those of an earlier batch are no longer needed.
                 model.requests.clear()
-                events = len(desk.events)
-                await make(desk, model, batch)
+                events = len(harness.events)
+                await make(harness, model, batch)
                 sent = json.dumps([request.since_last_answer for request in model.requests], ensure_ascii=False)
                 assert CANARY not in sent, "the model was shown the canary"
-                check(world, batch, desk.events[events:], health)
+                check(world, batch, harness.events[events:], health)
                 count += len(batch)
     return count
 
@@ -119,18 +119,18 @@ def _batches(cases: list[Case]) -> Iterator[list[Case]]:
         yield cases[start : start + AT_ONCE]
 
 
-async def make(desk: GatewayHarness, model: ScriptedModel, batch: Sequence[Case]) -> None:
+async def make(harness: GatewayHarness, model: ScriptedModel, batch: Sequence[Case]) -> None:
     """One turn with these calls; every permission request is denied."""
     model.calls = [ToolUse(case.tool, case.input) for case in batch]
-    await desk.send(f"SCRIPT:{CALLS}")
+    await harness.send(f"SCRIPT:{CALLS}")
     while True:
-        line = await desk.until(lambda line: line["type"] in ("permission.asked", "tool.ended", "turn.ended"))
+        line = await harness.until(lambda line: line["type"] in ("permission.asked", "tool.ended", "turn.ended"))
         if line["type"] == "turn.ended":
             assert line["status"] == "completed"
             return
         if line["type"] == "permission.asked":
             refusal = {"request": line["request"], "behavior": "deny", "message": "no"}
-            await desk.ask("answer", session=desk.session, **refusal)
+            await harness.ask("answer", session=harness.session, **refusal)
 
 
 def check(world: World, batch: Sequence[Case], events: Sequence[Line], health: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from clients.claudecodeui.chat_harness import Peer, peer_at
 from clients.claudecodeui.chat_scenario import COMPLETE, allow, create, history
-from e2e.gateway_harness import GatewayHarness, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, open_gateway, settings
 from e2e.harness import on_versions
 from e2e.test_real_transcripts import by_hand, written
 from fairlead_testing.model_api import ScriptedModel
@@ -19,10 +19,12 @@ from patience import PATIENCE
 
 
 @pytest.fixture
-async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[GatewayHarness]:
+async def harness(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
+) -> AsyncIterator[GatewayHarness]:
     config = settings(tmp_path / "data", cli_cwd, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
-    async with at_desk(config, cli_env, cli_cwd) as sitting:
-        yield sitting
+    async with open_gateway(config, cli_env, cli_cwd) as opened:
+        yield opened
 
 
 async def run(peer: Peer, session: str, prompt: str) -> dict[str, Any]:
@@ -53,43 +55,43 @@ def rows_of(env: dict[str, str], session: str) -> list[tuple[str, str, str]]:
 @on_versions()
 @pytest.mark.rules("S003-007", "S003-030", "S003-130")
 async def test_a_session_of_another_program_is_in_history_as_in_its_file_and_goes_on(
-    desk: GatewayHarness, claude: Path, cli_env: dict[str, str], model: ScriptedModel
+    harness: GatewayHarness, claude: Path, cli_env: dict[str, str], model: ScriptedModel
 ) -> None:
-    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
+    async with peer_at(harness.gateway.url, harness.gateway.token) as peer:
         await peer.settled()
-        await by_hand(claude, cli_env, desk.cwd, "SCRIPT:text one")
+        await by_hand(claude, cli_env, harness.cwd, "SCRIPT:text one")
         name = (await peer.until("session_upserted"))["sessionId"]
         async with asyncio.timeout(PATIENCE):
             # A turn counts as over once its file has been quiet for a while.
-            while (await peer.subscribe(name))["isProcessing"] or not (await history(desk.http, name))["messages"]:
+            while (await peer.subscribe(name))["isProcessing"] or not (await history(harness.http, name))["messages"]:
                 await asyncio.sleep(0.05)
-        kept = (await history(desk.http, name))["messages"]
+        kept = (await history(harness.http, name))["messages"]
         texts = rows_of(cli_env, name)
         assert [(row["role"], row["content"]) for row in kept] == [(role, text) for _, role, text in texts]
         assert [row["id"].rpartition("_")[0] for row in kept] == [row for row, _, _ in texts]
         end = await run(peer, name, "SCRIPT:text two")
         assert (end["success"], end["sessionId"], end["actualSessionId"]) == (True, name, name)
     assert "SCRIPT:text one" in await knew(model, "two")
-    prompts = [row["content"] for row in (await history(desk.http, name))["messages"] if row["role"] == "user"]
+    prompts = [row["content"] for row in (await history(harness.http, name))["messages"] if row["role"] == "user"]
     assert prompts == ["SCRIPT:text one", "SCRIPT:text two"]
 
 
 @on_versions()
 @pytest.mark.rules("S003-043", "S003-044", "S003-054", "S003-055", "S003-057", "S003-005", "S003-033")
 async def test_after_an_abort_a_kill_and_a_close_the_same_conversation_goes_on(
-    desk: GatewayHarness, model: ScriptedModel
+    harness: GatewayHarness, model: ScriptedModel
 ) -> None:
-    name = await create(desk.http, desk.cwd)
-    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
-        await an_abort_stops_the_tool_that_runs(desk, peer, name)
-    async with peer_at(desk.gateway.url, desk.gateway.token) as peer:
-        await a_cli_that_is_killed_in_its_run_leaves_one_complete(desk, peer, name)
-        await the_next_process_goes_on_with_the_same_conversation(desk, peer, name, model)
+    name = await create(harness.http, harness.cwd)
+    async with peer_at(harness.gateway.url, harness.gateway.token) as peer:
+        await an_abort_stops_the_tool_that_runs(harness, peer, name)
+    async with peer_at(harness.gateway.url, harness.gateway.token) as peer:
+        await a_cli_that_is_killed_in_its_run_leaves_one_complete(harness, peer, name)
+        await the_next_process_goes_on_with_the_same_conversation(harness, peer, name, model)
         assert {frame["sessionId"] for frame in peer.frames} == {name}
 
 
-async def an_abort_stops_the_tool_that_runs(desk: GatewayHarness, peer: Peer, name: str) -> None:
-    pipe = desk.cwd / "pipe"
+async def an_abort_stops_the_tool_that_runs(harness: GatewayHarness, peer: Peer, name: str) -> None:
+    pipe = harness.cwd / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
 
@@ -118,17 +120,17 @@ async def an_abort_stops_the_tool_that_runs(desk: GatewayHarness, peer: Peer, na
         os.close(reading)
 
 
-async def a_cli_that_is_killed_in_its_run_leaves_one_complete(desk: GatewayHarness, peer: Peer, name: str) -> None:
+async def a_cli_that_is_killed_in_its_run_leaves_one_complete(harness: GatewayHarness, peer: Peer, name: str) -> None:
     await peer.send(name, "SCRIPT:slow 400")
     await peer.until("stream_delta")
-    await desk.watch(name)
-    started = await desk.until("agent.started")
+    await harness.watch(name)
+    started = await harness.until("agent.started")
     os.kill(started["pid"], signal.SIGKILL)
     await peer.until("error")
     end = await peer.until("complete")
     assert tuple(end) == COMPLETE
     assert (end["exitCode"], end["success"], end["aborted"]) == (1, False, False)
-    await desk.until("agent.exited")
+    await harness.until("agent.exited")
     assert (await peer.subscribe(name))["isProcessing"] is False
     assert peer.kinds().count("complete") == 1
     await peer.send(name, "SCRIPT:text still here")
@@ -138,13 +140,13 @@ async def a_cli_that_is_killed_in_its_run_leaves_one_complete(desk: GatewayHarne
 
 
 async def the_next_process_goes_on_with_the_same_conversation(
-    desk: GatewayHarness, peer: Peer, name: str, model: ScriptedModel
+    harness: GatewayHarness, peer: Peer, name: str, model: ScriptedModel
 ) -> None:
-    await desk.do("close")
-    await desk.until("session.closed")
-    desk.scene()
+    await harness.do("close")
+    await harness.until("session.closed")
+    harness.scene()
     assert (await run(peer, name, "SCRIPT:text two"))["success"] is True
-    await desk.until("turn.ended")
-    (started,) = desk.all("agent.started")
-    assert started["pid"] not in {line["pid"] for line in desk.earlier if line["type"] == "agent.started"}
+    await harness.until("turn.ended")
+    (started,) = harness.all("agent.started")
+    assert started["pid"] not in {line["pid"] for line in harness.earlier if line["type"] == "agent.started"}
     assert "SCRIPT:text still here" in await knew(model, "two")

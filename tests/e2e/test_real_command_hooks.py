@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from agents.claude_driver.harness import MemorySink
-from agents.claude_driver.hook_harness import SESSION, HookHarness, house
+from agents.claude_driver.hook_harness import SESSION, HookHarness, open_hook_harness
 from e2e.cli_wire import ASKING, BASE, RealCli, real_cli
-from e2e.gateway_harness import settings, sitting
+from e2e.gateway_harness import opened, settings
 from e2e.harness import on_versions
 from fairlead.agents.claude.launch import arguments
 from fairlead.agents.claude.stdio.tool_hooks import HookPermissions, deny
@@ -26,7 +26,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.commands import Settings
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.sessions.api.transcripts import Announced, AnnounceSession
-from fairlead.sessions.transcripts.actions import TranscriptActions
+from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.wiring import running
 from fairlead_testing.clock import ManualClock
 from fairlead_testing.model_api import ScriptedModel
@@ -59,12 +59,12 @@ def numbers(version: str) -> Version:
 class HookDriver:
     """A driver's part: the policy asks about everything, a person answers."""
 
-    def __init__(self, home: HookHarness, version: str) -> None:
+    def __init__(self, harness: HookHarness, version: str) -> None:
         self.sink = MemorySink()
         self.permits = HookPermissions(self.sink, self.sink.records, numbers(version))
         self.hook_events: list[str] = []
         handlers: dict[str, Any] = dict.fromkeys(EVENTS, self._note)
-        self.post: HookEndpoint = home.open({**handlers, "pre-tool-use": self.permits.pre_tool_use})
+        self.endpoint: HookEndpoint = harness.open({**handlers, "pre-tool-use": self.permits.pre_tool_use})
 
     async def _note(self, given: Mapping[str, Any]) -> control.HookAnswer:
         self.hook_events.append(given["hook_event_name"])
@@ -80,10 +80,10 @@ class HookDriver:
         await self.permits.answer((await self.asked(count)).request, decision)
 
     def arguments(self) -> tuple[str, dict[str, str]]:
-        return f"--settings={self.post.settings()}", self.post.variables
+        return f"--settings={self.endpoint.settings()}", self.endpoint.variables
 
     async def close(self) -> None:
-        await self.post.close("over")
+        await self.endpoint.close("over")
         await self.permits.wait_finished()
 
 
@@ -98,8 +98,8 @@ async def test_the_cli_waits_for_the_person_and_does_what_they_say(
     start: Start, cli_cwd: Path, version: str, model: ScriptedModel
 ) -> None:
     clock = ManualClock()
-    async with house(clock) as home:
-        driver = HookDriver(home, version)
+    async with open_hook_harness(clock) as harness:
+        driver = HookDriver(harness, version)
         flag, env = driver.arguments()
         async with start(flag, env=env) as cli:
             await cli.prompt(f"SCRIPT:bash touch {cli_cwd / 'a'}")
@@ -150,8 +150,8 @@ async def test_a_hostile_project_changes_nothing_about_a_denial(
     """Its settings allow the tool, turn hooks off, and name the project's own gateway."""
     project(cli_cwd, HOSTILE)
     (cli_cwd / "json.py").write_text("print('{}'); raise SystemExit(0)\n")
-    async with house() as home:
-        driver = HookDriver(home, version)
+    async with open_hook_harness() as harness:
+        driver = HookDriver(harness, version)
         driver.sink.verdict = Verdict(Behavior.DENY, "by our rules")
         flag, env = driver.arguments()
         async with start(flag, env=env) as cli:
@@ -182,8 +182,8 @@ async def test_a_hook_that_cannot_ask_denies(
 ) -> None:
     """Allowed by the project, and by the mode: older versions would run it."""
     project(cli_cwd, {"permissions": {"allow": ["Bash"]}})
-    async with house() as home:
-        driver = HookDriver(home, version)
+    async with open_hook_harness() as harness:
+        driver = HookDriver(harness, version)
         flag, env = driver.arguments()
         async with start(flag, env={**env, "FAIRLEAD_HOOK_TOKEN": "wrong"}) as cli:
             await cli.turn(f"SCRIPT:bash touch {cli_cwd / 'a'}")
@@ -221,18 +221,18 @@ async def test_a_cli_that_is_started_by_hand_announces_its_session(
     (cli_home / ".claude").mkdir()
     (cli_home / ".claude" / "settings.json").write_bytes(await printed_settings())
     announced: list[tuple[str, Announced]] = []
-    original = TranscriptActions.announced
+    original = TranscriptImporter.announced
 
-    async def spy(actions: TranscriptActions, identity: Identity, action: AnnounceSession) -> Announced:
+    async def spy(actions: TranscriptImporter, identity: Identity, action: AnnounceSession) -> Announced:
         answer = await original(actions, identity, action)
         announced.append((action.path, answer))
         return answer
 
-    monkeypatch.setattr(TranscriptActions, "announced", spy)
+    monkeypatch.setattr(TranscriptImporter, "announced", spy)
     config = settings(tmp_path / "data", tmp_path, agent="demo", claude_homes=[str(cli_home / ".claude")])
     async with running(config, {"PATH": cli_env["PATH"], "HOME": str(tmp_path)}) as gateway:
         env = {"FAIRLEAD_URL": gateway.url, "FAIRLEAD_TOKEN": gateway.token}
-        async with sitting(gateway, cli_cwd) as desk:
+        async with opened(gateway, cli_cwd) as harness:
             async with start(env=env) as cli:
                 await cli.turn("SCRIPT:text")
                 session = cli.init["session_id"]
@@ -244,7 +244,7 @@ async def test_a_cli_that_is_started_by_hand_announces_its_session(
                 await cli.turn("SCRIPT:text")
                 await cli.close()
             assert announced[-1][1] == Announced(session=session, listed=True)
-            listed = (await desk.http.get("/v1/sessions")).json()["sessions"]
+            listed = (await harness.http.get("/v1/sessions")).json()["sessions"]
             assert session in {one["session"] for one in listed}
-            await desk.watch(session)
-            assert (await desk.until("user.message"))["content"] == [{"type": "text", "text": "SCRIPT:text"}]
+            await harness.watch(session)
+            assert (await harness.until("user.message"))["content"] == [{"type": "text", "text": "SCRIPT:text"}]

@@ -7,43 +7,46 @@ from pathlib import Path
 
 import pytest
 
-from clients.direct.harness import DirectPeer, seated
-from e2e.gateway_harness import GatewayHarness, at_desk, settings
+from clients.direct.harness import DirectPeer, connect_peer
+from e2e.gateway_harness import GatewayHarness, open_gateway, settings
 from e2e.harness import dials_in, on_versions
 
 
 @pytest.fixture
-async def desk(
+async def harness(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path, version: str
 ) -> AsyncIterator[GatewayHarness]:
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
-    async with at_desk(config, cli_env, cli_cwd) as sitting:
-        sitting.settings = {"link": "dial-in" if dials_in(version) else "stdio"}
-        yield sitting
+    async with open_gateway(config, cli_env, cli_cwd) as opened:
+        opened.settings = {"link": "dial-in" if dials_in(version) else "stdio"}
+        yield opened
 
 
 @on_versions()
 @pytest.mark.rules("S004-027", "S004-028", "S004-310", "S004-311", "S004-313", "S004-314", "S004-315")
-async def test_one_leaves_and_is_back_and_two_direct_clients_drive_one_session(desk: GatewayHarness) -> None:
-    await desk.open()
-    await one_leaves_in_mid_turn_and_the_session_goes_on(desk)
-    await two_direct_clients_drive_one_session(desk)
+async def test_one_leaves_and_is_back_and_two_direct_clients_drive_one_session(harness: GatewayHarness) -> None:
+    await harness.open()
+    await one_leaves_in_mid_turn_and_the_session_goes_on(harness)
+    await two_direct_clients_drive_one_session(harness)
 
 
-async def one_leaves_in_mid_turn_and_the_session_goes_on(desk: GatewayHarness) -> None:
-    async with seated(desk.gateway, desk.session) as peer:
+async def one_leaves_in_mid_turn_and_the_session_goes_on(harness: GatewayHarness) -> None:
+    async with connect_peer(harness.gateway, harness.session) as peer:
         await peer.prompt("SCRIPT:slow 30")
         await peer.until(lambda client: "tick" in str(client.messages[-1:]))
-    assert (await desk.until("turn.ended"))["status"] == "completed"
-    async with seated(desk.gateway, desk.session) as peer:
+    assert (await harness.until("turn.ended"))["status"] == "completed"
+    async with connect_peer(harness.gateway, harness.session) as peer:
         await peer.until(lambda client: client.init)
         await peer.prompt("SCRIPT:text back")
         assert (await peer.result())["subtype"] == "success"
 
 
-async def two_direct_clients_drive_one_session(desk: GatewayHarness) -> None:
-    target = desk.cwd / "made"
-    async with seated(desk.gateway, desk.session) as one, seated(desk.gateway, desk.session) as two:
+async def two_direct_clients_drive_one_session(harness: GatewayHarness) -> None:
+    target = harness.cwd / "made"
+    async with (
+        connect_peer(harness.gateway, harness.session) as one,
+        connect_peer(harness.gateway, harness.session) as two,
+    ):
         await one.prompt(f"SCRIPT:bash touch {target}")
         await asyncio.gather(one.until(lambda client: client.pending), two.until(lambda client: client.pending))
         (name,) = one.client.pending
@@ -63,7 +66,7 @@ async def two_direct_clients_drive_one_session(desk: GatewayHarness) -> None:
         await one.until(lambda client: "stop" in client.answers)
         assert one.client.answers["stop"]["subtype"] == "success"
         assert "stop" not in two.client.answers
-        await desk.until(lambda line: line["type"] == "turn.ended" and line["status"] == "cancelled")
+        await harness.until(lambda line: line["type"] == "turn.ended" and line["status"] == "cancelled")
         assert shared(one) == shared(two)
 
 

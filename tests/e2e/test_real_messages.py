@@ -11,7 +11,7 @@ import pytest
 from e2e.cli_wire import Message, RealCli, real_cli
 from e2e.harness import OLDEST, on_versions, since
 from fairlead.agents.claude.wire import control
-from fairlead.agents.claude.wire.encode import cancel_line, environment_line, keep_alive_line
+from fairlead.agents.claude.wire.control import cancel_line, environment_line, keep_alive_line
 from fairlead_testing.model_api import ScriptedModel
 
 Start = Callable[..., AbstractAsyncContextManager[RealCli]]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.gateway_harness import at_desk, settings
+from e2e.gateway_harness import open_gateway, settings
 from e2e.harness import on_versions
 
 CANARY = "a canary that sings"
@@ -29,12 +29,12 @@ async def test_a_tool_of_the_real_cli_sees_nothing_of_the_gateway(
     )
     look = cli_cwd / "look.sh"
     look.write_text(LOOK.format(data=data, cwd=cli_cwd, pid=os.getpid()))
-    async with at_desk(config, cli_env, cli_cwd) as desk:
+    async with open_gateway(config, cli_env, cli_cwd) as harness:
         (data / "canary").write_text(CANARY)
-        await desk.open(f"SCRIPT:bash sh {look}", settings={"link": link})
-        assert (await desk.until("turn.ended"))["status"] == "completed"
-        (result,) = desk.all("tool.ended")
+        await harness.open(f"SCRIPT:bash sh {look}", settings={"link": link})
+        assert (await harness.until("turn.ended"))["status"] == "completed"
+        (result,) = harness.all("tool.ended")
         assert "I looked" in str(result)
         seen = (cli_cwd / "seen").read_text(errors="replace")
-        assert CANARY not in seen and desk.gateway.token not in seen and "signalled" not in seen
+        assert CANARY not in seen and harness.gateway.token not in seen and "signalled" not in seen
         assert seen.splitlines()[-1:] == ["uploads"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from e2e.all_clients import all_clients, mylifedb, over
-from e2e.gateway_harness import GatewayHarness, Line, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, Line, open_gateway, settings
 from e2e.harness import LAST_DIAL_IN, on_versions
 from fairlead_testing.happy_client import HappyClient
 from patience import PATIENCE
@@ -20,10 +20,12 @@ LAST = "Done. The tool said: hi"
 
 
 @pytest.fixture
-async def desk(claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path) -> AsyncIterator[GatewayHarness]:
+async def harness(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
+) -> AsyncIterator[GatewayHarness]:
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"], **RULES)
-    async with at_desk(config, cli_env, cli_cwd) as sitting:
-        yield sitting
+    async with open_gateway(config, cli_env, cli_cwd) as opened:
+        yield opened
 
 
 def output_of(lines: list[Line], subagent: str) -> list[str]:
@@ -60,24 +62,24 @@ def happy_thread(client: HappyClient) -> list[str]:
 
 @on_versions(core=True)
 @pytest.mark.rules("S004-062", "S004-083")
-async def test_a_subagents_sentences_are_in_its_thread_in_every_protocol(desk: GatewayHarness) -> None:
-    await desk.open()
-    async with all_clients(desk) as clients:
+async def test_a_subagents_sentences_are_in_its_thread_in_every_protocol(harness: GatewayHarness) -> None:
+    await harness.open()
+    async with all_clients(harness) as clients:
         tab, envelopes, hearing = clients.tab, clients.envelopes, clients.hearing
         direct, peer, app = clients.direct, clients.peer, clients.app
-        await desk.send("SCRIPT:subagent tool")
-        await desk.until("turn.ended")
+        await harness.send("SCRIPT:subagent tool")
+        await harness.until("turn.ended")
         await tab.until("result")
         await direct.result()
         await hearing.until(lambda: over(envelopes))
         await peer.until("stream_end")
         await app.until("complete")
-        (started,) = desk.all("subagent.started")
+        (started,) = harness.all("subagent.started")
         child, call = started["child"], started["call"]
         # The sentences surround its tool call and come before its own call ends.
-        assert output_of(desk.events, child) == [FIRST, "Bash", LAST]
-        ended = place(desk.events, lambda line: line["type"] == "tool.ended" and line["call"] == call)
-        assert ended > place(desk.events, lambda line: line["type"] == "text" and line["text"] == LAST)
+        assert output_of(harness.events, child) == [FIRST, "Bash", LAST]
+        ended = place(harness.events, lambda line: line["type"] == "tool.ended" and line["call"] == call)
+        assert ended > place(harness.events, lambda line: line["type"] == "text" and line["text"] == LAST)
         inside(tab.frames, call, "parentToolUseID")
         inside(direct.client.messages, call, "parent_tool_use_id")
         assert [text for text in happy_thread(envelopes) if text in (FIRST, LAST)] == [FIRST, LAST]
@@ -85,20 +87,20 @@ async def test_a_subagents_sentences_are_in_its_thread_in_every_protocol(desk: G
         assert conversation.subagents[child].call == call
         assert conversation.subagents[child].texts == [FIRST, LAST]
         assert FIRST not in conversation.answers[-1].text
-        rows = [row for row in app.client.sessions[desk.session].rows if row.get("parentToolUseId") == call]
+        rows = [row for row in app.client.sessions[harness.session].rows if row.get("parentToolUseId") == call]
         assert [row["content"] for row in rows if row["kind"] == "text"][-2:] == [FIRST, LAST]
-    await history_is_as_it_was_shown(desk, call)
-    await desk.raw()
-    desk.scene()
-    await a_background_subagents_sentences_keep_its_thread(desk)
+    await history_is_as_it_was_shown(harness, call)
+    await harness.raw()
+    harness.scene()
+    await a_background_subagents_sentences_keep_its_thread(harness)
 
 
-async def history_is_as_it_was_shown(desk: GatewayHarness, call: str) -> None:
+async def history_is_as_it_was_shown(harness: GatewayHarness, call: str) -> None:
     """Also when the transcript's rows have replaced the wire's: no record comes after the turn's end."""
 
     async def copied() -> None:
         while True:
-            async with mylifedb(desk) as later:
+            async with mylifedb(harness) as later:
                 await later.until("result")
                 records = [frame for frame in later.frames if frame["type"] in ("user", "assistant", "result")]
                 assert not [frame for frame in later.frames if "agentId" in frame and "message" not in frame]
@@ -111,30 +113,30 @@ async def history_is_as_it_was_shown(desk: GatewayHarness, call: str) -> None:
     await asyncio.wait_for(copied(), PATIENCE)
 
 
-async def a_background_subagents_sentences_keep_its_thread(desk: GatewayHarness) -> None:
+async def a_background_subagents_sentences_keep_its_thread(harness: GatewayHarness) -> None:
     """Whether they come before or after the first result, and also where the CLI does not send them."""
-    (desk.cwd / "found.txt").write_text("a needle")
-    await desk.send("SCRIPT:background read found.txt")
-    await desk.until("subagent.ended")
-    (started,) = desk.all("subagent.started")
-    called, last = output_of(desk.events, started["child"])
+    (harness.cwd / "found.txt").write_text("a needle")
+    await harness.send("SCRIPT:background read found.txt")
+    await harness.until("subagent.ended")
+    (started,) = harness.all("subagent.started")
+    called, last = output_of(harness.events, started["child"])
     assert called == "Read"
     assert last.startswith("Done. The tool said:") and "a needle" in last
-    ends = [line["call"] for line in desk.events if line["type"] == "tool.ended"]
-    assert sorted(ends) == sorted(line["call"] for line in desk.all("tool.called"))
+    ends = [line["call"] for line in harness.events if line["type"] == "tool.ended"]
+    assert sorted(ends) == sorted(line["call"] for line in harness.all("tool.called"))
     # No agent is still busy: a further prompt is answered in a turn that ends.
-    await desk.send("SCRIPT:text afterwards")
-    await desk.until(lambda line: line["type"] == "text" and "afterwards" in line["text"])
-    assert (await desk.until("turn.ended"))["status"] == "completed"
+    await harness.send("SCRIPT:text afterwards")
+    await harness.until(lambda line: line["type"] == "text" and "afterwards" in line["text"])
+    assert (await harness.until("turn.ended"))["status"] == "completed"
     # The task's notification may have started its own turn meanwhile; that turn ends too.
-    while len(desk.all("turn.started")) > len(desk.all("turn.ended")):
-        await desk.until("turn.ended")
-    await desk.raw()
+    while len(harness.all("turn.started")) > len(harness.all("turn.ended")):
+        await harness.until("turn.ended")
+    await harness.raw()
 
 
 @on_versions(last=LAST_DIAL_IN)
-async def test_they_come_over_a_socket_too(desk: GatewayHarness) -> None:
-    await desk.open("SCRIPT:subagent tool", settings={"link": "dial-in"})
-    await desk.until("turn.ended")
-    (started,) = desk.all("subagent.started")
-    assert output_of(desk.events, started["child"]) == [FIRST, "Bash", LAST]
+async def test_they_come_over_a_socket_too(harness: GatewayHarness) -> None:
+    await harness.open("SCRIPT:subagent tool", settings={"link": "dial-in"})
+    await harness.until("turn.ended")
+    (started,) = harness.all("subagent.started")
+    assert output_of(harness.events, started["child"]) == [FIRST, "Bash", LAST]

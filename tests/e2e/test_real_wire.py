@@ -15,7 +15,7 @@ from e2e.cli_wire import ASKING, BASE, RealCli, allow, real_cli
 from e2e.harness import NEWEST, OLDEST, on_versions, since
 from fairlead.agents.claude.versions import abilities, parse_version
 from fairlead.agents.claude.wire import control
-from fairlead.agents.claude.wire.encode import cancel_line
+from fairlead.agents.claude.wire.control import cancel_line
 from fairlead.model.ids import is_uuid
 from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE

@@ -40,7 +40,7 @@ async def ended(client: NativeClient, text: str) -> Line:
     return client.all("turn.ended")[-1]
 
 
-async def test_an_agent_killed_in_mid_turn_is_reported_and_the_next_message_resumes(tmp_path: Path) -> None:
+async def test_an_agent_killed_mid_turn_is_reported_and_the_next_message_resumes(tmp_path: Path) -> None:
     async with watching(tmp_path) as (_, client):
         await client.send("SCRIPT:slow 1000")
         queued = await client.send("SCRIPT:echo")

@@ -40,7 +40,7 @@ sys.stdin.read()
 """
 
 
-class House:
+class CanaryGateway:
     """A gateway with canaries in its folders, and a script that looks for them."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
@@ -100,22 +100,22 @@ class House:
 
 
 async def test_an_agent_its_tools_a_shell_and_a_plugin_see_nothing_of_the_gateway(tmp_path: Path) -> None:
-    house = House(tmp_path)
-    plugin = house.data / "plugins" / "looking"
+    harness = CanaryGateway(tmp_path)
+    plugin = harness.data / "plugins" / "looking"
     plugin.mkdir(parents=True)
     (plugin / "index.js").write_text("export function mount() {}\n")
-    (plugin / "server.py").write_text(PLUGIN.format(look=str(house.look)))
+    (plugin / "server.py").write_text(PLUGIN.format(look=str(harness.look)))
     write_manifest(plugin, name="looking")
-    async with house.gateway as gateway:
-        house.prepare()
-        await house.ask(f"SCRIPT:bash sh {house.look} demo")
-        house.sees_nothing("demo", but=("demo-home", "uploads"))
-        await house.in_a_shell()
-        house.sees_nothing("shell")
+    async with harness.gateway as gateway:
+        harness.prepare()
+        await harness.ask(f"SCRIPT:bash sh {harness.look} demo")
+        harness.sees_nothing("demo", but=("demo-home", "uploads"))
+        await harness.in_a_shell()
+        harness.sees_nothing("shell")
         await enable(gateway, "looking")
-        house.sees_nothing("plugin", but=("plugins",))
+        harness.sees_nothing("plugin", but=("plugins",))
         assert (plugin / "own").exists()
-        assert (house.data / "canary").read_text() == CANARY
+        assert (harness.data / "canary").read_text() == CANARY
 
 
 def strange_program(folder: Path) -> Path:
@@ -127,22 +127,22 @@ def strange_program(folder: Path) -> Path:
 
 async def test_the_program_that_drives_a_session_sees_nothing_either(tmp_path: Path) -> None:
     program = strange_program(tmp_path)
-    house = House(tmp_path, agent="claude", claude=program)
-    async with house.gateway:
-        house.prepare()
+    harness = CanaryGateway(tmp_path, agent="claude", claude=program)
+    async with harness.gateway:
+        harness.prepare()
         os.utime(program, (0, 0))  # it is another file now, so its version is probed again
-        await house.ask("look")
-        house.sees_nothing("agent", but=("uploads",))
-        assert CANARY not in house.seen("version"), "not even when it is asked for its version"
+        await harness.ask("look")
+        harness.sees_nothing("agent", but=("uploads",))
+        assert CANARY not in harness.seen("version"), "not even when it is asked for its version"
 
 
 async def test_without_a_sandbox_the_reachable_data_is_reported(tmp_path: Path) -> None:
-    house = House(tmp_path, sandbox="off")
-    async with house.gateway as gateway:
-        house.prepare()
+    harness = CanaryGateway(tmp_path, sandbox="off")
+    async with harness.gateway as gateway:
+        harness.prepare()
         assert "none (it is off): agents, terminals and plugins can read the data folder" in gateway.log()
-        await house.in_a_shell()
-        assert CANARY in house.seen("shell") and TOKEN in house.seen("shell")
+        await harness.in_a_shell()
+        assert CANARY in harness.seen("shell") and TOKEN in harness.seen("shell")
 
 
 def programs_without(folder: Path, name: str) -> str:

@@ -14,7 +14,7 @@ from faults.native_client import NativeClient
 pytestmark = pytest.mark.fault
 
 
-async def test_a_gateway_stopped_in_mid_turn_ends_its_agents_and_reports_it(tmp_path: Path) -> None:
+async def test_a_gateway_stopped_mid_turn_ends_its_agents_and_reports_it(tmp_path: Path) -> None:
     async with GatewayProcess(tmp_path, allow="Bash") as gateway:
         slow, quick = [NativeClient(await gateway.create()) for _ in range(2)]
         for client, script in ((slow, "slow 4000"), (quick, "long 300")):

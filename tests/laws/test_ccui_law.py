@@ -40,48 +40,48 @@ def seen(client: Shown) -> Any:
     return rows, client.streaming, client.requests, client.completes, client.budget
 
 
-def check(telling: ChatRecorder, cuts: list[tuple[int, int]]) -> None:
+def check(recorder: ChatRecorder, cuts: list[tuple[int, int]]) -> None:
     """`cuts`: number of frames received before the connection broke, and number of entries before the reconnect."""
-    frames = telling.live()
+    frames = recorder.live()
     there = seen(shown(frames))
-    assert seen(shown(telling.read(0))) == there, "one who reads it all at the end"
-    end = len(telling.published)
+    assert seen(shown(recorder.read(0))) == there, "one who reads it all at the end"
+    end = len(recorder.published)
     for cut, later in cuts:
         last = frames[cut - 1]["seq"] if cut else 0
-        published = sum(entry.seq <= last // FRAMES for entry in telling.published)
+        published = sum(entry.seq <= last // FRAMES for entry in recorder.published)
         back = min(end, published + later)
-        parts = (frames[:cut], telling.resumed(last, back), telling.live(back))
+        parts = (frames[:cut], recorder.resumed(last, back), recorder.live(back))
         assert seen(shown(*parts)) == there, f"cut behind frame {cut}, back after {back} of {end}"
         numbers = [frame["seq"] for part in parts for frame in part]
         assert numbers == sorted(set(numbers)), "each number once, and growing"
 
 
-def check_replay(telling: ChatRecorder) -> None:
+def check_replay(recorder: ChatRecorder) -> None:
     """The frames of a replay equal the live frames, except that a text without its pieces is a row."""
-    live = {frame["seq"]: frame for frame in telling.live()}
+    live = {frame["seq"]: frame for frame in recorder.live()}
     ended = {frame["id"]: words(frame) for frame in live.values() if "content" in frame}
-    for frame in telling.read(0):
+    for frame in recorder.read(0):
         if frame["kind"] == "text":
             assert words(frame) == ended[frame["id"]]
         else:
             assert frame["kind"] == "stream_end" or live[frame["seq"]] == frame
 
 
-def check_whole(telling: ChatRecorder) -> None:
+def check_whole(recorder: ChatRecorder) -> None:
     """A client that does not look at the session receives the same, each text as a row and none in pieces."""
-    frames = stepped(ChatEncoder(whole=True), telling.memory().known, telling.published)
-    expected = [words(frame) for frame in telling.live() if frame["kind"] not in PIECES or "role" in frame]
+    frames = stepped(ChatEncoder(whole=True), recorder.memory().known, recorder.published)
+    expected = [words(frame) for frame in recorder.live() if frame["kind"] not in PIECES or "role" in frame]
     assert [words(frame) for frame in frames] == expected
     assert not {frame["kind"] for frame in frames} & PIECES
 
 
-def check_runs(telling: ChatRecorder) -> None:
+def check_runs(recorder: ChatRecorder) -> None:
     running, runs, ended = False, 0, 0
-    for entry in telling.published:
+    for entry in recorder.published:
         event = ev.decode(entry.event)
         if isinstance(event, ev.TurnStarted):
             running, runs = True, runs + 1
-        for frame in telling.of(entry):
+        for frame in recorder.of(entry):
             assert frame["kind"] in KINDS and "type" not in frame
             assert frame["sessionId"] == SESSION and frame["seq"] // FRAMES == entry.seq
             assert running or frame["kind"] in CARDS, "nothing is of no run"
@@ -91,13 +91,13 @@ def check_runs(telling: ChatRecorder) -> None:
     assert ended == runs - running
 
 
-def check_history(telling: ChatRecorder, moments: list[int]) -> None:
+def check_history(recorder: ChatRecorder, moments: list[int]) -> None:
     """Live rows of the main thread, with each result on its call, equal the rows of history: ids, order and content."""
     for moment in moments:
         live: dict[str, Frame] = {}
         calls: dict[str, Frame] = {}
-        for entry in telling.published[:moment]:
-            for frame in telling.of(entry):
+        for entry in recorder.published[:moment]:
+            for frame in recorder.of(entry):
                 row = words(frame)
                 if row["kind"] not in ("text", "thinking", "tool_use", "tool_result", "task_notification"):
                     continue
@@ -113,7 +113,7 @@ def check_history(telling: ChatRecorder, moments: list[int]) -> None:
                 live[row["id"]] = row
                 if row["kind"] == "tool_use":
                     calls[row["toolId"]] = row
-        stored = telling.history(moment)
+        stored = recorder.history(moment)
         for row in stored:
             row.pop("subagentTools", None)
         live_rows = [row for row in stored if row["id"] in live]
@@ -121,8 +121,8 @@ def check_history(telling: ChatRecorder, moments: list[int]) -> None:
         assert all(row["role"] == "user" or "isLocalCommandStdout" in row for row in stored if row["id"] not in live)
 
 
-def some(telling: ChatRecorder) -> list[tuple[int, int]]:
-    count, end = len(telling.live()), len(telling.published)
+def some(recorder: ChatRecorder) -> list[tuple[int, int]]:
+    count, end = len(recorder.live()), len(recorder.published)
     return [(cut, gap) for cut in range(0, count + 1, max(1, count // 40)) for gap in (0, 1, 5, end)]
 
 
@@ -130,22 +130,22 @@ def some(telling: ChatRecorder) -> list[tuple[int, int]]:
 @pytest.mark.rules("S003-060", "S003-061", "S003-031", "S003-034")
 @pytest.mark.parametrize("case", sorted({*cases()} - ALTERED))
 def test_every_recorded_session(case: str) -> None:
-    telling = ChatRecorder().run(inputs(case))
-    check(telling, some(telling))
-    check_runs(telling)
-    check_replay(telling)
-    check_whole(telling)
-    end = len(telling.published)
-    check_history(telling, [*range(0, end, max(1, end // 10)), end])
+    recorder = ChatRecorder().run(inputs(case))
+    check(recorder, some(recorder))
+    check_runs(recorder)
+    check_replay(recorder)
+    check_whole(recorder)
+    end = len(recorder.published)
+    check_history(recorder, [*range(0, end, max(1, end // 10)), end])
 
 
 @pytest.mark.rules("S003-048", "S003-054", "S003-060")
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_cut_of_any_session(data: st.DataObject) -> None:
-    telling = ChatRecorder().run(data.draw(generated()))
-    assume(not altered(telling))
-    count, end = len(telling.live()), len(telling.published)
-    check(telling, data.draw(st.lists(st.tuples(st.integers(0, count), st.integers(0, end)), max_size=6)))
-    check_runs(telling)
-    check_history(telling, [end, data.draw(st.integers(0, end))])
+    recorder = ChatRecorder().run(data.draw(generated()))
+    assume(not altered(recorder))
+    count, end = len(recorder.live()), len(recorder.published)
+    check(recorder, data.draw(st.lists(st.tuples(st.integers(0, count), st.integers(0, end)), max_size=6)))
+    check_runs(recorder)
+    check_history(recorder, [end, data.draw(st.integers(0, end))])

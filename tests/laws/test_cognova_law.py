@@ -33,10 +33,10 @@ def seen(client: Shown) -> Any:
     return answers, client.requests, sorted(client.settled), client.errors
 
 
-def altered(telling: ChatRecorder) -> bool:
+def altered(recorder: ChatRecorder) -> bool:
     """Whether some block differs from its stream: a client that received the stream cannot be corrected."""
     streamed: dict[tuple[str, int], str] = {}
-    for entry in telling.published:
+    for entry in recorder.published:
         event = ev.decode(entry.event)
         if isinstance(event, ev.TextDelta):
             name = (event.message, event.block)
@@ -46,24 +46,24 @@ def altered(telling: ChatRecorder) -> bool:
     return False
 
 
-def check(telling: ChatRecorder, cuts: list[tuple[int, int]]) -> None:
+def check(recorder: ChatRecorder, cuts: list[tuple[int, int]]) -> None:
     """`cuts`: number of frames received before the connection broke, and number of entries before the reconnect."""
-    frames = telling.live()
+    frames = recorder.live()
     there = seen(shown(frames))
-    assert seen(shown(telling.read(0))) == there, "one who reads it all at the end"
-    end = len(telling.published)
+    assert seen(shown(recorder.read(0))) == there, "one who reads it all at the end"
+    end = len(recorder.published)
     for cut, later in cuts:
         last = frames[cut - 1]["seq"] if cut else 0
-        published = sum(entry.seq <= last // FRAMES for entry in telling.published)
+        published = sum(entry.seq <= last // FRAMES for entry in recorder.published)
         back = min(end, published + later)
-        parts = (frames[:cut], telling.resumed(last, back), telling.live(back))
+        parts = (frames[:cut], recorder.resumed(last, back), recorder.live(back))
         assert seen(shown(*parts)) == there, f"cut behind frame {cut}, back after {back} of {end}"
         numbers = [frame["seq"] for part in parts for frame in part]
         assert numbers == sorted(set(numbers)), "each number once, and growing"
 
 
-def some(telling: ChatRecorder) -> list[tuple[int, int]]:
-    count, end = len(telling.live()), len(telling.published)
+def some(recorder: ChatRecorder) -> list[tuple[int, int]]:
+    count, end = len(recorder.live()), len(recorder.published)
     return [(cut, gap) for cut in range(0, count + 1, max(1, count // 40)) for gap in (0, 1, 5, end)]
 
 
@@ -95,45 +95,45 @@ def check_order(frames: list[Frame]) -> None:
                 open_ = False
 
 
-def check_stored(telling: ChatRecorder, moments: list[int]) -> None:
+def check_stored(recorder: ChatRecorder, moments: list[int]) -> None:
     for moment in moments:
-        streamed = [answer for answer in shown(telling.live(0, moment)).answers if answer.text or answer.tools]
-        page = telling.messages(moment)
+        streamed = [answer for answer in shown(recorder.live(0, moment)).answers if answer.text or answer.tools]
+        page = recorder.messages(moment)
         stored = [message for message in page["messages"] if message["role"] == "assistant"]
         texts = ["".join(block.get("text", "") for block in message["content"]) for message in stored]
         assert "".join(texts) == "".join(answer.text for answer in streamed)
         assert [text for text in texts if text] == [answer.text for answer in streamed if answer.text]
-        assert telling.counted(moment).messages == len(page["messages"])
+        assert recorder.counted(moment).messages == len(page["messages"])
 
 
 @pytest.mark.rules("S002-025", "S002-031", "S002-032", "S002-039", "S002-044", "S002-046")
 @pytest.mark.parametrize("case", sorted({*cases()} - ALTERED))
 def test_every_recorded_session(case: str) -> None:
-    telling = ChatRecorder().run(inputs(case))
-    check(telling, some(telling))
-    check_calls(telling.live())
-    check_order(telling.live())
-    end = len(telling.published)
-    check_stored(telling, [*range(0, end, max(1, end // 10)), end])
+    recorder = ChatRecorder().run(inputs(case))
+    check(recorder, some(recorder))
+    check_calls(recorder.live())
+    check_order(recorder.live())
+    end = len(recorder.published)
+    check_stored(recorder, [*range(0, end, max(1, end // 10)), end])
 
 
 @pytest.mark.parametrize("case", case_names("cognova"))
 def test_every_cut_of_every_case_of_this_protocol(case: str) -> None:
-    telling = ChatRecorder().replay(read_log("cognova", case))
-    end = len(telling.published)
-    check(telling, [(cut, gap) for cut in range(len(telling.live()) + 1) for gap in range(end + 1)])
-    check_calls(telling.live())
-    check_order(telling.live())
-    check_stored(telling, list(range(end + 1)))
+    recorder = ChatRecorder().replay(read_log("cognova", case))
+    end = len(recorder.published)
+    check(recorder, [(cut, gap) for cut in range(len(recorder.live()) + 1) for gap in range(end + 1)])
+    check_calls(recorder.live())
+    check_order(recorder.live())
+    check_stored(recorder, list(range(end + 1)))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_cut_of_any_session(data: st.DataObject) -> None:
-    telling = ChatRecorder().run(data.draw(generated()))
-    assume(not altered(telling))
-    count, end = len(telling.live()), len(telling.published)
-    check(telling, data.draw(st.lists(st.tuples(st.integers(0, count), st.integers(0, end)), max_size=6)))
-    check_calls(telling.live())
-    check_order(telling.live())
-    check_stored(telling, [end, data.draw(st.integers(0, end))])
+    recorder = ChatRecorder().run(data.draw(generated()))
+    assume(not altered(recorder))
+    count, end = len(recorder.live()), len(recorder.published)
+    check(recorder, data.draw(st.lists(st.tuples(st.integers(0, count), st.integers(0, end)), max_size=6)))
+    check_calls(recorder.live())
+    check_order(recorder.live())
+    check_stored(recorder, [end, data.draw(st.integers(0, end))])

@@ -33,12 +33,12 @@ class World:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.post = HookEndpoint({"pre-tool-use": self._handle}, {}, self.clock, lambda: None)
+        self.endpoint = HookEndpoint({"pre-tool-use": self._handle}, {}, self.clock, lambda: None)
         self.asked: list[str] = []
         self.person: dict[str, asyncio.Future[HookAnswer]] = {}
         self.allowed: set[str] = set()
         self.connections: dict[str, list[asyncio.Task[bytes]]] = {call: [] for call in CALLS}
-        self.heard: dict[str, set[str]] = {call: set() for call in CALLS}
+        self.received: dict[str, set[str]] = {call: set() for call in CALLS}
 
     async def _handle(self, given: Mapping[str, Any]) -> HookAnswer:
         self.asked.append(given["call"])
@@ -48,7 +48,7 @@ class World:
     async def do(self, step: str, what: Any) -> None:
         match step:
             case "come":
-                asking = self.post.answer_hook("pre-tool-use", what, {"call": what})
+                asking = self.endpoint.answer_hook("pre-tool-use", what, {"call": what})
                 self.connections[what].append(asyncio.create_task(asking))
             case "leave" if self.connections[what]:
                 self.connections[what].pop().cancel()
@@ -65,10 +65,10 @@ class World:
             for connection in [one for one in connections if one.done()]:
                 connections.remove(connection)
                 if not connection.cancelled():
-                    self.heard[call].add(decided(json.loads(connection.result()))[0])
+                    self.received[call].add(decided(json.loads(connection.result()))[0])
 
     async def end(self) -> None:
-        await self.post.close("over")
+        await self.endpoint.close("over")
         await settled()
         self._collect_answers()
 
@@ -83,11 +83,11 @@ def test_a_call_is_handled_once_and_allowed_only_by_a_person(story: list[tuple[s
         waiting = [call for call, connections in world.connections.items() if connections]
         await world.end()
         assert len(world.asked) == len(set(world.asked)), "each question was put once"
-        for call, heard in world.heard.items():
-            assert len(heard) <= 1, "everybody hears the same"
-            assert "allow" not in heard or call in world.allowed
+        for call, received in world.received.items():
+            assert len(received) <= 1, "everybody hears the same"
+            assert "allow" not in received or call in world.allowed
         for call in waiting:
-            assert world.heard[call] == {"deny"}, "who still waits at the end is denied"
+            assert world.received[call] == {"deny"}, "who still waits at the end is denied"
         assert not any(world.connections.values()), "and nobody waits for ever"
         assert world.clock.waiting == 0, "no timer is left behind"
 

@@ -79,7 +79,7 @@ def test_counts_equal_those_of_the_log_after_any_restarts(
             store = await SqliteStore.open(Path(folder))
             logs = [await Log.new(store, f"/{number}") for number in range(3)]
             for place, (session, at, event) in enumerate(happened):
-                await logs[session].tell(at, event)
+                await logs[session].append(at, event)
                 if place in stops:
                     await store.wait_indexed()
                     await store.close()

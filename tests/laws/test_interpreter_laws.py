@@ -56,7 +56,7 @@ def _message(kind: str, content: Any, message: str, stop: str | None = None) -> 
     return {"type": kind, "message": {"id": message, "model": "m", "content": content, "stop_reason": stop}}
 
 
-SAID = st.one_of(
+RECORDS = st.one_of(
     st.builds(
         lambda block, message, parent, stop: {
             **_message("assistant", [block], message, stop),
@@ -158,7 +158,7 @@ def sessions(draw: st.DrawFn) -> list[Input]:
         elif kind == "exit":
             made.append({"exit": "gone"})
         else:
-            record = {"uuid": uuid, **draw(SAID)}
+            record = {"uuid": uuid, **draw(RECORDS)}
             made.append({"transcript" if kind == "transcript" else "agent": record})
     return made
 
@@ -187,7 +187,7 @@ def test_a_cut_changes_nothing(case: list[Input], data: st.DataObject) -> None:
             cut(parted)
         assert whole.add(given_) == parted.add(given_)
     assert whole.interpreter.turn == parted.interpreter.turn
-    assert whole.interpreter.background_tasks == parted.interpreter.background_tasks
+    assert whole.interpreter.background_work == parted.interpreter.background_work
 
 
 class Store:
@@ -336,7 +336,7 @@ def test_every_session_is_well_formed(case: list[Input]) -> None:
     assert len(set(ids)) == len(ids)
     assert current is None
     assert log.interpreter.turn is None
-    assert log.interpreter.background_tasks == 0
+    assert len(log.interpreter.background_work) == 0
     assert called <= ended
 
 

@@ -77,7 +77,7 @@ def check(showing: ViewRecorder, cuts: list[tuple[int, int]]) -> None:
             whole.apply(frame)
         assert seen(whole) == expected, f"cut at {cut}, all again at {back} of {end}"
         rows = showing.places[cut - 1][0] if cut else 0
-        slow = watching(before, showing.resumed(rows, back, anew=False), since)
+        slow = watching(before, showing.resumed(rows, back, fresh=False), since)
         assert seen(slow) == expected, f"slow from {cut} to {back} of {end}"
     assert live == showing.live(), "a client changed a frame that others were sent too"
 

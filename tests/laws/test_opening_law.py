@@ -32,7 +32,7 @@ UNTIMED: tuple[Row, ...] = (
     {"type": "last-prompt", "lastPrompt": "something", "sessionId": SESSION},
 )
 BEGIN = 1_690_000_000_000
-"""Months before the time of the rig's clock."""
+"""Months before the time of the harness's clock."""
 
 untimed = st.lists(st.sampled_from(UNTIMED), max_size=2)
 turns = st.lists(st.tuples(st.booleans(), untimed), min_size=1, max_size=4)
@@ -66,33 +66,33 @@ def transcripts(draw: st.DrawFn) -> list[Row]:
 
 
 async def opened(folder: Path, rows: list[Row]) -> None:
-    async with running(folder, watch=False) as rig:
-        rig.views = {
+    async with running(folder, watch=False) as harness:
+        harness.views = {
             MYLIFEDB: ReducerProjection(MYLIFEDB, MyLifeDbReducer),
             HAPPY: ReducerProjection(HAPPY, HappyReducer),
         }
-        path = rig.home.write(rows)
+        path = harness.home.write(rows)
         os.utime(path, ns=(BEGIN * 1_000_000, BEGIN * 1_000_000))
-        await rig.start()
-        await rig.keeper.listing.scan()
-        (before,) = await rig.listed()
-        view = await rig.view()
-        (after,) = await rig.listed()
+        await harness.start()
+        await harness.importer.listing.scan()
+        (before,) = await harness.listed()
+        view = await harness.view()
+        (after,) = await harness.listed()
         for summary in (view.summary, after):
             assert (summary.state, summary.updated, summary.created) == ("idle", before.updated, before.created)
-        assert read_memory(await rig.gateway.ask(ANN, ReadProjection(FOUND, MYLIFEDB))).state == "idle"
-        page = await rig.gateway.ask(ANN, ReadRows(FOUND, HAPPY, after=0, limit=500))
+        assert read_memory(await harness.gateway.ask(ANN, ReadProjection(FOUND, MYLIFEDB))).state == "idle"
+        page = await harness.gateway.ask(ANN, ReadRows(FOUND, HAPPY, after=0, limit=500))
         types = [json.loads(row.data)["ev"]["t"] for row in page.rows]
         assert types.count("turn-start") == types.count("turn-end")
-        await check_times(rig, rows)
-        await rig.crash()
-        await rig.start()
-        (again,) = await rig.listed()
+        await check_times(harness, rows)
+        await harness.crash()
+        await harness.start()
+        (again,) = await harness.listed()
         assert (again.state, again.updated) == ("idle", before.updated)
 
 
-async def check_times(rig: Any, rows: list[Row]) -> None:
-    entries = [entry for entry in (await rig.store.read(FOUND, 0, 1000)).entries if entry.raw]
+async def check_times(harness: Any, rows: list[Row]) -> None:
+    entries = [entry for entry in (await harness.store.read(FOUND, 0, 1000)).entries if entry.raw]
     assert [json.loads(entry.raw) for entry in entries] == rows
     times = [row.get("timestamp") for row in rows]
     for number, entry in enumerate(entries):
@@ -123,14 +123,14 @@ def test_a_transcript_without_any_times_is_as_old_as_its_file(tmp_path: Path) ->
         del row["timestamp"]
 
     async def run() -> None:
-        async with running(tmp_path, watch=False) as rig:
-            path = rig.home.write([UNTIMED[0], *rows])
+        async with running(tmp_path, watch=False) as harness:
+            path = harness.home.write([UNTIMED[0], *rows])
             os.utime(path, ns=(BEGIN * 1_000_000, BEGIN * 1_000_000))
-            await rig.start()
-            await rig.keeper.listing.scan()
-            view = await rig.view()
+            await harness.start()
+            await harness.importer.listing.scan()
+            view = await harness.view()
             assert (view.summary.state, view.summary.updated) == ("idle", BEGIN)
-            assert all(abs(entry.at - BEGIN) < 100 for entry in (await rig.store.read(FOUND, 0, 100)).entries)
+            assert all(abs(entry.at - BEGIN) < 100 for entry in (await harness.store.read(FOUND, 0, 100)).entries)
 
     asyncio.run(run())
 
@@ -141,16 +141,16 @@ def test_a_subagents_rows_keep_their_times_too(tmp_path: Path, named: bool) -> N
     before, side, after = three_subagents(agents=True)
 
     async def run() -> None:
-        async with running(tmp_path, watch=False) as rig:
-            rig.home.write([*before, *after])
+        async with running(tmp_path, watch=False) as harness:
+            harness.home.write([*before, *after])
             for call, rows in zip(("toolu_a", "toolu_b", "toolu_c"), side, strict=True):
-                rig.home.subagent(call.removeprefix("toolu_"), rows, call if named else "")
-            await rig.start()
-            await rig.keeper.listing.scan()
-            (listed,) = await rig.listed()
-            view = await rig.view()
+                harness.home.subagent(call.removeprefix("toolu_"), rows, call if named else "")
+            await harness.start()
+            await harness.importer.listing.scan()
+            (listed,) = await harness.listed()
+            view = await harness.view()
             assert (view.summary.state, view.summary.updated) == ("idle", listed.updated)
-            entries = [entry for entry in (await rig.store.read(FOUND, 0, 1000)).entries if entry.raw]
+            entries = [entry for entry in (await harness.store.read(FOUND, 0, 1000)).entries if entry.raw]
             imported = [(json.loads(entry.raw or b""), entry.at) for entry in entries if entry.origin == "transcript"]
             assert len(imported) == len(before) + len(after) + sum(map(len, side))
             for row, at in imported:

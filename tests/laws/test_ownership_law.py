@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from laws.two_users import WORD, Ids, Listener, TwoUserGateway, asked, heard, named, open_house, table
+from laws.two_users import WORD, Ids, Listener, TwoUserGateway, asked, collect_lines, named, open_gateway, table
 
 pytestmark = pytest.mark.process
 
@@ -27,22 +27,22 @@ SSE = "/mylifedb/api/notifications/stream"
 SEARCHES = {"q": WORD, "query": WORD, "words": WORD, "limit": "50", "archived": "any"}
 
 
-async def talk(house: TwoUserGateway) -> tuple[Ids, set[str]]:
+async def fill_as_anna(gateway: TwoUserGateway) -> tuple[Ids, set[str]]:
     """Let Anna send, name, schedule and store things; return the ids for a walk, and every id of hers."""
     first = {"title": f"{WORD} title", "text": f"SCRIPT:text {WORD} answer"}
-    session = (await house.post("anna", "/v1/sessions", first))["session"]
-    view = await house.rested("anna", session)
-    await house.post("anna", f"/v1/sessions/{session}/messages", {"text": f"SCRIPT:bash touch {WORD}"})
-    request = await house.asking("anna", session)
+    session = (await gateway.post("anna", "/v1/sessions", first))["session"]
+    view = await gateway.rested("anna", session)
+    await gateway.post("anna", f"/v1/sessions/{session}/messages", {"text": f"SCRIPT:bash touch {WORD}"})
+    request = await gateway.asking("anna", session)
     scheduled = {"name": f"{WORD} agent", "schedule": "0 0 1 1 *", "prompt": f"SCRIPT:text {WORD} scheduled"}
-    agent = (await house.post("anna", "/cognova/api/agents", scheduled))["data"]["id"]
-    await house.post("anna", f"/cognova/api/agents/{agent}/run")
-    run = (await house.get("anna", f"/cognova/api/agents/{agent}"))["data"]["runs"][0]
-    await house.rested("anna", run["sessionId"])
+    agent = (await gateway.post("anna", "/cognova/api/agents", scheduled))["data"]["id"]
+    await gateway.post("anna", f"/cognova/api/agents/{agent}/run")
+    run = (await gateway.get("anna", f"/cognova/api/agents/{agent}"))["data"]["runs"][0]
+    await gateway.rested("anna", run["sessionId"])
     hook = {"eventType": "PreToolUse", "sessionId": session, "eventData": {"said": WORD}}
-    event = (await house.post("anna", "/cognova/api/hooks/events", hook))["data"]["id"]
+    event = (await gateway.post("anna", "/cognova/api/hooks/events", hook))["data"]["id"]
     memory = {"content": f"{WORD} remembered", "chunkType": "fact", "sessionId": session}
-    kept = (await house.post("anna", "/cognova/api/memory/store", memory))["data"]["id"]
+    kept = (await gateway.post("anna", "/cognova/api/memory/store", memory))["data"]["id"]
     ids = {session, request, agent, run["id"], run["sessionId"], event, kept, view["summary"]["agent_session"]}
     return Ids(session, request, agent), ids
 
@@ -58,37 +58,37 @@ def check_silent(text: str, where: str, mine: set[str]) -> None:
         assert name not in text, (where, text[:500])
 
 
-async def walk(house: TwoUserGateway, who: str, ids: Ids) -> dict[str, tuple[int, str]]:
+async def walk(gateway: TwoUserGateway, who: str, ids: Ids) -> dict[str, tuple[int, str]]:
     found: dict[str, tuple[int, str]] = {}
     for route in table().routes:
         if route.access != "public" and route.name not in ("tickets.create", "me"):
-            found[f"{route.method} {route.path}"] = await asked(house, who, route, ids, SEARCHES)
+            found[f"{route.method} {route.path}"] = await asked(gateway, who, route, ids, SEARCHES)
     return found
 
 
 async def test_no_route_or_socket_shows_anything_of_another_users_session(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
+    async with open_gateway(tmp_path) as gateway:
         for name in ("anna", "bert"):
-            await house.add(name)
-        anna, mine = await talk(house)
+            await gateway.add(name)
+        anna, mine = await fill_as_anna(gateway)
         unknown_ids = nonexistent(anna)
         listeners: list[tuple[Listener, Listener, Listener]] = []
         streams: dict[str, list[str]] = {"anna": [], "bert": []}
         async with contextlib.AsyncExitStack() as stack:
             for socket in table().sockets:
-                about = await stack.enter_async_context(house.listening("bert", socket.path, anna))
-                control = await stack.enter_async_context(house.listening("bert", socket.path, unknown_ids))
-                own = await stack.enter_async_context(house.listening("anna", socket.path, anna, quiet=True))
+                about = await stack.enter_async_context(gateway.listening("bert", socket.path, anna))
+                control = await stack.enter_async_context(gateway.listening("bert", socket.path, unknown_ids))
+                own = await stack.enter_async_context(gateway.listening("anna", socket.path, anna, quiet=True))
                 listeners.append((about, control, own))
-            tasks = [asyncio.create_task(heard(house, who, SSE, lines)) for who, lines in streams.items()]
+            tasks = [asyncio.create_task(collect_lines(gateway, who, SSE, lines)) for who, lines in streams.items()]
             while not all(streams.values()):
                 await asyncio.sleep(0.02)
             # While Bert listens everywhere, Anna continues.
-            await house.call("anna", "PATCH", f"/v1/sessions/{anna.session}", {"title": f"{WORD} again"})
-            before = await house.get("anna", f"/v1/sessions/{anna.session}/events?limit=1000")
-            hidden, unknown = await walk(house, "bert", anna), await walk(house, "bert", unknown_ids)
-            await house.post("anna", f"/v1/permissions/{anna.request}", {"behavior": "deny"})
-            await house.rested("anna", anna.session)
+            await gateway.call("anna", "PATCH", f"/v1/sessions/{anna.session}", {"title": f"{WORD} again"})
+            before = await gateway.get("anna", f"/v1/sessions/{anna.session}/events?limit=1000")
+            hidden, unknown = await walk(gateway, "bert", anna), await walk(gateway, "bert", unknown_ids)
+            await gateway.post("anna", f"/v1/permissions/{anna.request}", {"behavior": "deny"})
+            await gateway.rested("anna", anna.session)
             expected = {*LISTS, *(named(path, anna) for path in WATCHED)}
             while not expected <= {own.path for _, _, own in listeners if WORD in own.text}:
                 await asyncio.sleep(0.02)
@@ -106,11 +106,11 @@ async def test_no_route_or_socket_shows_anything_of_another_users_session(tmp_pa
             check_silent(anna.plain(about.text), about.path, mine)
             assert about.refused == control.refused, about.path
         check_silent("".join(streams["bert"]), SSE, mine)
-        after = await house.get("anna", f"/v1/sessions/{anna.session}/events?limit=1000")
+        after = await gateway.get("anna", f"/v1/sessions/{anna.session}/events?limit=1000")
         assert after["events"][: len(before["events"])] == before["events"]
         assert "bert" not in str(after), "he has changed nothing of it"
         # The data can be found: the same walk shows it to its owner.
-        shown = {where for where, (_, body) in (await walk_reading(house, "anna", anna)).items() if WORD in body}
+        shown = {where for where, (_, body) in (await walk_reading(gateway, "anna", anna)).items() if WORD in body}
         assert shown >= {
             "GET /v1/sessions",
             "GET /v1/sessions/{session}",
@@ -131,70 +131,71 @@ async def test_no_route_or_socket_shows_anything_of_another_users_session(tmp_pa
         }
 
 
-async def walk_reading(house: TwoUserGateway, who: str, ids: Ids) -> dict[str, tuple[int, str]]:
+async def walk_reading(gateway: TwoUserGateway, who: str, ids: Ids) -> dict[str, tuple[int, str]]:
     routes = [route for route in table().routes if route.method == "GET" and route.access != "public"]
-    found = await asyncio.gather(*(asked(house, who, route, ids, SEARCHES) for route in routes))
+    found = await asyncio.gather(*(asked(gateway, who, route, ids, SEARCHES) for route in routes))
     return {f"{route.method} {route.path}": answer for route, answer in zip(routes, found, strict=True)}
 
 
 async def test_a_session_is_shared_and_unshared(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
+    async with open_gateway(tmp_path) as gateway:
         for name in ("anna", "bert", "carl"):
-            await house.add(name)
-        ids, _ = await talk(house)
+            await gateway.add(name)
+        ids, _ = await fill_as_anna(gateway)
         path = f"/v1/sessions/{ids.session}"
 
         async def seen() -> set[str]:
             found = set()
             for name in ("admin", "anna", "bert", "carl"):
-                listed = {one["session"] for one in (await house.get(name, "/v1/sessions"))["sessions"]}
-                opened = (await house.call(name, "GET", path)).status_code == 200
+                listed = {one["session"] for one in (await gateway.get(name, "/v1/sessions"))["sessions"]}
+                opened = (await gateway.call(name, "GET", path)).status_code == 200
                 assert opened is (ids.session in listed)
                 found |= {name} if opened else set()
             return found
 
         assert await seen() == {"admin", "anna"}
-        assert (await house.call("bert", "POST", f"{path}/share", {"user": "bert"})).status_code == 404
-        assert (await house.call("anna", "POST", f"{path}/share", {"user": "nobody"})).status_code == 404
-        await house.post("anna", f"{path}/share", {"user": "bert"})
+        assert (await gateway.call("bert", "POST", f"{path}/share", {"user": "bert"})).status_code == 404
+        assert (await gateway.call("anna", "POST", f"{path}/share", {"user": "nobody"})).status_code == 404
+        await gateway.post("anna", f"{path}/share", {"user": "bert"})
         assert await seen() == {"admin", "anna", "bert"}
         # He may steer it, but neither share nor delete it.
-        assert (await house.call("bert", "PATCH", path, {"title": "by bert"})).status_code == 200
-        assert (await house.call("bert", "POST", f"{path}/share", {"user": "carl"})).status_code == 403
-        assert (await house.call("bert", "DELETE", path)).status_code == 403
+        assert (await gateway.call("bert", "PATCH", path, {"title": "by bert"})).status_code == 200
+        assert (await gateway.call("bert", "POST", f"{path}/share", {"user": "carl"})).status_code == 403
+        assert (await gateway.call("bert", "DELETE", path)).status_code == 403
         async with contextlib.AsyncExitStack() as stack:
             sockets = [route.path for route in table().sockets if "{session}" in route.path or route.path in LISTS]
             watching = [
-                await stack.enter_async_context(house.listening("bert", socket, ids, quiet=True)) for socket in sockets
+                await stack.enter_async_context(gateway.listening("bert", socket, ids, quiet=True))
+                for socket in sockets
             ]
             expected = {"/v1/ws", *(named(path, ids) for path in WATCHED)}
             while not expected <= {one.path for one in watching if WORD in one.text}:
                 await asyncio.sleep(0.02)
             # The sockets of a terminal end by themselves: the session has no terminal.
             watching = [one for one in watching if not one.closed and not one.refused and "terminal" not in one.path]
-            await house.post("anna", f"{path}/share", {"user": "bert", "remove": True})
+            await gateway.post("anna", f"{path}/share", {"user": "bert", "remove": True})
             while not all(one.closed for one in watching):
                 await asyncio.sleep(0.02)
             assert {one.path: one.closed for one in watching} == {one.path: 1012 for one in watching}
         assert await seen() == {"admin", "anna"}
-        await house.post("admin", f"{path}/share", {"everybody": True})
+        await gateway.post("admin", f"{path}/share", {"everybody": True})
         assert await seen() == {"admin", "anna", "bert", "carl"}
         # A fork belongs to the user who made it, whichever users the parent is shared with.
-        await house.post("anna", f"/v1/permissions/{ids.request}", {"behavior": "deny"})
-        await house.rested("anna", ids.session)
-        fork = (await house.post("carl", f"{path}/fork"))["session"]
-        await house.post("admin", f"{path}/share", {"everybody": True, "remove": True})
+        await gateway.post("anna", f"/v1/permissions/{ids.request}", {"behavior": "deny"})
+        await gateway.rested("anna", ids.session)
+        fork = (await gateway.post("carl", f"{path}/fork"))["session"]
+        await gateway.post("admin", f"{path}/share", {"everybody": True, "remove": True})
         assert await seen() == {"admin", "anna"}
-        assert (await house.get("carl", f"/v1/sessions/{fork}"))["summary"]["owner"] == "carl"
-        assert (await house.call("anna", "GET", f"/v1/sessions/{fork}")).status_code == 404
+        assert (await gateway.get("carl", f"/v1/sessions/{fork}"))["summary"]["owner"] == "carl"
+        assert (await gateway.call("anna", "GET", f"/v1/sessions/{fork}")).status_code == 404
 
 
 async def test_another_users_conversation_cannot_be_resumed(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.add("anna")
-        await house.add("bert")
-        ids, _ = await talk(house)
-        agents = (await house.get("anna", f"/v1/sessions/{ids.session}"))["summary"]["agent_session"]
+    async with open_gateway(tmp_path) as gateway:
+        await gateway.add("anna")
+        await gateway.add("bert")
+        ids, _ = await fill_as_anna(gateway)
+        agents = (await gateway.get("anna", f"/v1/sessions/{ids.session}"))["summary"]["agent_session"]
         for resumed in (ids.session, agents):
-            assert (await house.call("bert", "POST", "/v1/sessions", {"resume": resumed})).status_code == 404
-        assert (await house.call("anna", "POST", "/v1/sessions", {"resume": agents})).status_code == 201
+            assert (await gateway.call("bert", "POST", "/v1/sessions", {"resume": resumed})).status_code == 404
+        assert (await gateway.call("anna", "POST", "/v1/sessions", {"resume": agents})).status_code == 201

@@ -16,7 +16,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import FairleadError, Stale
 from fairlead.model.ids import MessageId, RequestId, SessionId
-from laws.two_users import Ids, TwoUserGateway, asked, open_house, table
+from laws.two_users import Ids, TwoUserGateway, asked, open_gateway, table
 from sessions.harness import CHILD, SESSION, CoreHarness
 
 VIEWER = Identity("v", "owner", "viewer", frozenset({"view"}))
@@ -70,21 +70,21 @@ def test_every_command_is_covered() -> None:
     assert set(COMMANDS) == set(get_args(cmd.Command))
 
 
-def approved(rig: CoreHarness, session: SessionId) -> Any:
+def approved(harness: CoreHarness, session: SessionId) -> Any:
     """The parts of a session that only a user with more than the chat scope may decide."""
-    state = rig.state(session)
+    state = harness.state(session)
     return state.settings.mode, state.settings.mcp_servers, state.rules, state.allow, state.deny
 
 
 async def history(folder: Path, commands: list[cmd.Command], mode: str, who: Identity, *, busy: bool) -> None:
-    rig = CoreHarness(folder)
-    await rig.start()
+    harness = CoreHarness(folder)
+    await harness.start()
     try:
-        rig.services.mcp_configs.update(files={}, other={})  # type: ignore[attr-defined]  # a dict in this rig
-        await rig.open(settings=cmd.Settings(mode=mode, mcp_servers=("files",)))
-        await rig.do(cmd.SetRules(session=SESSION, allow=("Bash(echo:*)",)))
-        await rig.send("one")
-        agent = await rig.kind.launched()
+        harness.services.mcp_configs.update(files={}, other={})  # type: ignore[attr-defined]  # a dict in this harness
+        await harness.open(settings=cmd.Settings(mode=mode, mcp_servers=("files",)))
+        await harness.do(cmd.SetRules(session=SESSION, allow=("Bash(echo:*)",)))
+        await harness.send("one")
+        agent = await harness.kind.launched()
         await agent.prompted()
         await agent.ready()
         await agent.call("c1", command="touch x")
@@ -92,29 +92,29 @@ async def history(folder: Path, commands: list[cmd.Command], mode: str, who: Ide
         if not busy:
             # A mode may have settled the request already.
             with contextlib.suppress(Stale):
-                await rig.do(
+                await harness.do(
                     cmd.AnswerPermission(
                         session=SESSION, request=RequestId("r1"), behavior="allow", remember=("Bash(touch x)",)
                     )
                 )
             await agent.result_of("c1")
             await agent.result()
-        before, log = approved(rig, SESSION), await rig.log()
+        before, log = approved(harness, SESSION), await harness.log()
         for command in commands:
             with contextlib.suppress(FairleadError):
-                await rig.do(command, who)
-        assert approved(rig, SESSION) == before
-        added = (await rig.log())[len(log) :]
+                await harness.do(command, who)
+        assert approved(harness, SESSION) == before
+        added = (await harness.log())[len(log) :]
         assert not [event for event in added if isinstance(event, ev.PermissionResolved) and event.how == "person"]
         if who is VIEWER:
             assert added == []
         for made in (CHILD, OTHER):
-            if rig.registry.loaded(made) is not None:
-                mode, servers, rules, allow, deny = approved(rig, made)
+            if harness.registry.loaded(made) is not None:
+                mode, servers, rules, allow, deny = approved(harness, made)
                 assert mode in ("", "default", "plan")
                 assert (servers, rules, allow, deny) == ((), (), (), ())
     finally:
-        await rig.stop()
+        await harness.stop()
 
 
 likely = (COMMANDS[cmd.Configure], COMMANDS[cmd.Fork], COMMANDS[cmd.Create])
@@ -137,18 +137,18 @@ def test_a_credential_changes_nothing_that_needs_another_scope(
         asyncio.run(history(Path(folder), commands, mode, who, busy=busy))
 
 
-async def walled(house: TwoUserGateway) -> Ids:
+async def walled(gateway: TwoUserGateway) -> Ids:
     """A session of Anna's in a mode that she has approved, and one of hers with a pending request."""
     settings = {"mode": "acceptEdits"}
-    session = (await house.post("anna", "/v1/sessions", {"settings": settings}))["session"]
-    asks = (await house.post("anna", "/v1/sessions", {"text": "SCRIPT:bash touch x"}))["session"]
-    return Ids(session, await house.asking("anna", asks), asks)
+    session = (await gateway.post("anna", "/v1/sessions", {"settings": settings}))["session"]
+    asks = (await gateway.post("anna", "/v1/sessions", {"text": "SCRIPT:bash touch x"}))["session"]
+    return Ids(session, await gateway.asking("anna", asks), asks)
 
 
-async def kept(house: TwoUserGateway, ids: Ids) -> bool:
+async def kept(gateway: TwoUserGateway, ids: Ids) -> bool:
     """Assert that nothing that needs `approve` was changed; false if a session or the request no longer exists."""
-    view = await house.call("anna", "GET", f"/v1/sessions/{ids.session}")
-    other = await house.call("anna", "GET", f"/v1/sessions/{ids.item}/events?limit=1000")
+    view = await gateway.call("anna", "GET", f"/v1/sessions/{ids.session}")
+    other = await gateway.call("anna", "GET", f"/v1/sessions/{ids.item}/events?limit=1000")
     if view.status_code == 404 or other.status_code == 404:
         return False
     assert view.json()["settings"]["mode"] == "acceptEdits"
@@ -160,17 +160,17 @@ async def kept(house: TwoUserGateway, ids: Ids) -> bool:
 
 @pytest.mark.process
 async def test_no_route_and_no_socket_changes_what_needs_approval(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.add("anna")
-        await house.add("talker", ("view", "chat"), "anna")
-        ids = await walled(house)
+    async with open_gateway(tmp_path) as gateway:
+        await gateway.add("anna")
+        await gateway.add("talker", ("view", "chat"), "anna")
+        ids = await walled(gateway)
         for route in table().routes:
             if route.method != "GET" and route.access in ("view", "chat", "approve", "any"):
-                await asked(house, "talker", route, ids, {})
-                if not await kept(house, ids):
-                    ids = await walled(house)
+                await asked(gateway, "talker", route, ids, {})
+                if not await kept(gateway, ids):
+                    ids = await walled(gateway)
         for socket in table().sockets:
-            async with house.listening("talker", socket.path, ids) as heard:
-                await heard.said.wait()
-            if not await kept(house, ids):
-                ids = await walled(house)
+            async with gateway.listening("talker", socket.path, ids) as listener:
+                await listener.all_sent.wait()
+            if not await kept(gateway, ids):
+                ids = await walled(gateway)

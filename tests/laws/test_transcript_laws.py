@@ -23,7 +23,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "transcripts"
 RECORDED = sorted(path.name for path in GOLDEN.iterdir())
 
 
-class Told:
+class EventCollector:
     """Collects the events of a session that is followed."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Told:
                 self.events.append(event)
                 self.interpreter.assign_seq(event, len(self.events))
 
-    def end(self) -> "Told":
+    def end(self) -> "EventCollector":
         self.events.extend(self.interpreter.end_quiet_turn().events)
         self.events.extend(self.interpreter.exited("over", "end").events)
         return self
@@ -56,22 +56,22 @@ class Told:
         return found
 
 
-async def follow(reader: SessionReader, session: Told) -> None:
+async def follow(reader: SessionReader, session: EventCollector) -> None:
     while (rows := await reader.read()) is not None:
         session.take(rows.records)
 
 
-def read_whole(main: Path) -> Told:
-    session = Told()
+def read_whole(main: Path) -> EventCollector:
+    session = EventCollector()
     asyncio.run(follow(SessionReader(SessionId(SESSION), main), session))
     return session.end()
 
 
-def replay(folder: Path, writes: Sequence[tuple[str, bytes]]) -> Told:
+def replay(folder: Path, writes: Sequence[tuple[str, bytes]]) -> EventCollector:
     """Write the pieces one after the other; after each one read the files as far as they go."""
 
-    async def run() -> Told:
-        session = Told()
+    async def run() -> EventCollector:
+        session = EventCollector()
         main = folder / f"{SESSION}.jsonl"
         main.touch()
         reader = SessionReader(SessionId(SESSION), main)
@@ -132,7 +132,7 @@ def test_every_split_and_interleaving_of_a_recorded_session_gives_the_same_event
 # --- three subagents at once -----------------------------------------------------------------------------------
 
 
-def owners(session: Told) -> dict[str | None, int]:
+def owners(session: EventCollector) -> dict[str | None, int]:
     """The number of rows of each subagent, counted by the records that its events came from."""
     found: dict[str | None, set[str]] = {}
     for event in session.events:
@@ -161,7 +161,7 @@ def test_74_of_74_rows_in_one_file_find_their_owner_in_any_order(rng: random.Ran
     """In the format of older CLIs: no ids, only parents and prompts. The rows may even come before their calls."""
     before, side, after = three_subagents(agents=False)
     main = [*before, *after]
-    session = Told()
+    session = EventCollector()
     session.take([Record(line(row)[:-1], "transcript") for row in mixed([main, *side], rng)])
     assert sum(SIDE_ROWS) == 74
     assert owners(session.end()) == ALL_OWNED
@@ -175,7 +175,7 @@ def test_rows_that_come_before_the_row_they_follow_find_their_owner(rng: random.
     before, side, after = three_subagents(agents=False)
     shuffled = list(itertools.chain(*side))
     rng.shuffle(shuffled)
-    session = Told()
+    session = EventCollector()
     session.take([Record(line(row)[:-1], "transcript") for row in mixed([[*before, *after], shuffled], rng)])
     assert owners(session.end()) == ALL_OWNED
 
@@ -208,7 +208,7 @@ def test_two_calls_with_one_prompt_get_one_thread_each() -> None:
     ]
     first = [write.prompt("same", "toolu_a"), write.text("one", "toolu_a")]
     second = [write.prompt([{"type": "text", "text": " same "}], "toolu_b"), write.text("two", "toolu_b")]
-    session = Told()
+    session = EventCollector()
     session.take([Record(line(row)[:-1], "transcript") for row in [*rows, first[0], second[0], second[1], first[1]]])
     texts = {event.text: event.subagent for event in session.events if isinstance(event, ev.Text)}
     assert texts == {"one": subagent_id("toolu_a"), "two": subagent_id("toolu_b")}
@@ -221,7 +221,7 @@ def test_a_chain_through_rows_without_text_holds() -> None:
     rows.append(write.row("brand-new-type", "toolu_a"))
     rows.append(write.text("deep", "toolu_a"))
     for order in (rows, [*rows[:2], *rows[5:], *rows[2:5]]):
-        session = Told()
+        session = EventCollector()
         session.take([Record(line(row)[:-1], "transcript") for row in order])
         (text,) = [event for event in session.events if isinstance(event, ev.Text)]
         assert text.subagent == subagent_id("toolu_a")
@@ -233,7 +233,7 @@ def test_a_long_waiting_chain_is_emitted_without_overflowing_the_stack() -> None
     opening = [write.prompt("go"), write.call("toolu_a", "Task", prompt="job")]
     root = write.prompt("job", "toolu_a")
     chain = [write.text(str(number), "toolu_a") for number in range(250)]
-    session = Told()
+    session = EventCollector()
     session.take([Record(line(row)[:-1], "transcript") for row in [*opening, *reversed(chain), root]])
     texts = [event for event in session.events if isinstance(event, ev.Text)]
     assert [event.text for event in texts] == [str(number) for number in range(250)]

@@ -22,17 +22,17 @@ from sessions.transcript_harness import FOUND, TranscriptHarness
 STEPS = ("write", "write", "write", "replace", "truncate", "rename", "restart")
 
 
-class Scribe:
+class TranscriptWriter:
     """Writes a session's files below a home, and disturbs the written files."""
 
-    def __init__(self, rig: TranscriptHarness, rng: random.Random) -> None:
-        self._rig = rig
+    def __init__(self, harness: TranscriptHarness, rng: random.Random) -> None:
+        self._harness = harness
         self._rng = rng
         self._moves = 0
 
     @property
     def _folder(self) -> Path:
-        return self._rig.home.project
+        return self._harness.home.project
 
     def write(self, name: str, piece: bytes) -> None:
         path = self._folder / name
@@ -60,30 +60,30 @@ class Scribe:
     def rename(self) -> None:
         """Rename the whole folder of the project."""
         self._moves += 1
-        self._rig.home.project = self._folder.rename(self._folder.with_name(f"-moved-{self._moves}"))
+        self._harness.home.project = self._folder.rename(self._folder.with_name(f"-moved-{self._moves}"))
 
     def _some(self) -> list[Path]:
         files = sorted(path for path in self._folder.rglob("*.jsonl") if path.is_file())
         return self._rng.sample(files, self._rng.randrange(len(files) + 1))
 
 
-async def look(rig: TranscriptHarness) -> None:
+async def look(harness: TranscriptHarness) -> None:
     """Do what the watcher does when it is notified of a change."""
-    summary = await rig.store.summary(FOUND)
+    summary = await harness.store.summary(FOUND)
     if summary is None:
-        await rig.keeper.listing.now(FOUND)
-        summary = await rig.store.summary(FOUND)
+        await harness.importer.listing.now(FOUND)
+        summary = await harness.store.summary(FOUND)
     if summary is not None and summary.state == TRANSCRIPT:
-        await rig.view()
+        await harness.view()
     elif summary is not None:
-        await rig.keeper.follow(FOUND)
+        await harness.importer.follow(FOUND)
 
 
-async def logged_events(rig: TranscriptHarness) -> list[Any]:
+async def logged_events(harness: TranscriptHarness) -> list[Any]:
     """All events, sorted: the time at which each was noticed depends on the order of the writes."""
-    await look(rig)
-    await rig.keeper.turn_timeouts.settle(FOUND)
-    events = await rig.log(FOUND)
+    await look(harness)
+    await harness.importer.turn_timeouts.settle(FOUND)
+    events = await harness.log(FOUND)
     assert len({event.id for event in events}) == len(events)
     kept = (ev.RecordStored, ev.SessionOpened, ev.SessionResumed)
     compared = [msgspec.structs.replace(event, at=0) for event in events if not isinstance(event, kept)]
@@ -91,37 +91,37 @@ async def logged_events(rig: TranscriptHarness) -> list[Any]:
 
 
 async def whole(folder: Path, files: dict[str, bytes]) -> list[Any]:
-    async with running(folder, watch=False) as rig:
+    async with running(folder, watch=False) as harness:
         for name, data in files.items():
-            Scribe(rig, random.Random(0)).write(name, data)
-        await rig.start()
-        return await logged_events(rig)
+            TranscriptWriter(harness, random.Random(0)).write(name, data)
+        await harness.start()
+        return await logged_events(harness)
 
 
 async def in_steps(folder: Path, files: dict[str, bytes], rng: random.Random, wanted: list[str]) -> list[Any]:
     writes = pieces(files, rng)
-    async with running(folder, watch=False) as rig:
-        scribe = Scribe(rig, rng)
-        scribe.write(f"{SESSION}.jsonl", b"")
-        await rig.start()
+    async with running(folder, watch=False) as harness:
+        writer = TranscriptWriter(harness, rng)
+        writer.write(f"{SESSION}.jsonl", b"")
+        await harness.start()
         while writes:
             step = wanted.pop() if wanted else "write"
             if step == "write":
-                scribe.write(*writes.pop(0))
+                writer.write(*writes.pop(0))
             elif step == "replace":
-                scribe.replace()
+                writer.replace()
             elif step == "truncate":
-                for path, rest in scribe.truncate():
-                    await look(rig)
+                for path, rest in writer.truncate():
+                    await look(harness)
                     with path.open("ab") as file:
                         file.write(rest)
             elif step == "rename":
-                scribe.rename()
+                writer.rename()
             else:
-                await rig.crash()
-                await rig.start()
-            await look(rig)
-        return await logged_events(rig)
+                await harness.crash()
+                await harness.start()
+            await look(harness)
+        return await logged_events(harness)
 
 
 @pytest.mark.parametrize("case", RECORDED)

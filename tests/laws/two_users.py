@@ -136,14 +136,14 @@ class Listener:
         self.path = path
         self.ids = ids
         self.refused = 0
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self.closed = 0
-        self.said = asyncio.Event()
+        self.all_sent = asyncio.Event()
         """Set when every frame was sent and read by the gateway, or when the gateway no longer reads them."""
 
     @property
     def text(self) -> str:
-        return "\n".join(self.heard)
+        return "\n".join(self.received)
 
 
 class TwoUserGateway:
@@ -193,61 +193,61 @@ class TwoUserGateway:
     @contextlib.asynccontextmanager
     async def listening(self, who: str, path: str, ids: Ids, *, quiet: bool = False) -> AsyncIterator[Listener]:
         """Open a socket, send every possible frame on it and store the answers. `quiet`: it only subscribes."""
-        heard = Listener(named(path, ids), ids)
-        address = self.url.replace("http", "ws", 1) + heard.path
+        listener = Listener(named(path, ids), ids)
+        address = self.url.replace("http", "ws", 1) + listener.path
         headers = {"Authorization": f"Bearer {self.tokens[who]}"}
         try:
             socket = await connect(address, additional_headers=headers, proxy=None, max_size=None)
         except InvalidStatus as refused:
-            heard.refused = refused.response.status_code
-            heard.heard.append((refused.response.body or b"").decode())
-            heard.said.set()
-            yield heard
+            listener.refused = refused.response.status_code
+            listener.received.append((refused.response.body or b"").decode())
+            listener.all_sent.set()
+            yield listener
             return
 
         async def read() -> None:
             with contextlib.suppress(ConnectionClosed):
                 async for message in socket:
-                    heard.heard.append(message if isinstance(message, str) else message.decode(errors="replace"))
-            heard.closed = socket.close_code or 0
+                    listener.received.append(message if isinstance(message, str) else message.decode(errors="replace"))
+            listener.closed = socket.close_code or 0
 
         async def say() -> None:
             with contextlib.suppress(ConnectionClosed):
                 for frame in subscribing(ids) if quiet else frames(ids):
                     await socket.send(msgspec.json.encode(frame).decode())
                 await (await socket.ping())
-            heard.said.set()
+            listener.all_sent.set()
 
         tasks = (asyncio.create_task(read()), asyncio.create_task(say()))
         try:
-            yield heard
+            yield listener
         finally:
             await socket.close()
             await asyncio.gather(*tasks)
 
 
-async def heard(house: TwoUserGateway, who: str, path: str, lines: list[str]) -> None:
+async def collect_lines(gateway: TwoUserGateway, who: str, path: str, lines: list[str]) -> None:
     """Collect the lines of an endless stream until cancelled."""
-    headers = {"authorization": f"Bearer {house.tokens[who]}"}
-    async with house.http.stream("GET", path, headers=headers) as answer:
+    headers = {"authorization": f"Bearer {gateway.tokens[who]}"}
+    async with gateway.http.stream("GET", path, headers=headers) as answer:
         lines.append("")
         async for line in answer.aiter_lines():
             lines.append(line)
 
 
-async def asked(house: TwoUserGateway, who: str, route: Route, ids: Ids, query: Mapping[str, str]) -> tuple[int, str]:
+async def asked(gateway: TwoUserGateway, who: str, route: Route, ids: Ids, query: Mapping[str, str]) -> tuple[int, str]:
     """Status and body of a route; for an endless stream only the status."""
     body = None if route.method == "GET" else body_of(route.body, ids)
-    headers = {"authorization": f"Bearer {house.tokens[who]}"}
+    headers = {"authorization": f"Bearer {gateway.tokens[who]}"}
     path = named(route.path, ids)
-    async with house.http.stream(route.method, path, json=body, params=query, headers=headers) as answer:
+    async with gateway.http.stream(route.method, path, json=body, params=query, headers=headers) as answer:
         if route.name == "mylifedb.notifications":
             return answer.status_code, ""
         return answer.status_code, (await answer.aread()).decode(errors="replace")
 
 
 @contextlib.asynccontextmanager
-async def open_house(folder: Path) -> AsyncIterator[TwoUserGateway]:
+async def open_gateway(folder: Path) -> AsyncIterator[TwoUserGateway]:
     config = Config(
         port=0,
         data=f"{folder}/data",
@@ -256,9 +256,9 @@ async def open_house(folder: Path) -> AsyncIterator[TwoUserGateway]:
         claude_homes=(),
         notify_private=("127.0.0.0/8",),
     )
-    async with wiring.running(config, {"HOME": str(folder), "PATH": "/usr/bin:/bin"}) as gateway:
-        house = TwoUserGateway(gateway.url, gateway.token)
+    async with wiring.running(config, {"HOME": str(folder), "PATH": "/usr/bin:/bin"}) as running:
+        gateway = TwoUserGateway(running.url, running.token)
         try:
-            yield house
+            yield gateway
         finally:
-            await house.http.aclose()
+            await gateway.http.aclose()

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from notifications.harness import NotificationsHarness, rigged
+from notifications.harness import NotificationsHarness, open_harness
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[NotificationsHarness]:
-    async with rigged(tmp_path) as made:
+async def harness(tmp_path: Path) -> AsyncIterator[NotificationsHarness]:
+    async with open_harness(tmp_path) as made:
         yield made

@@ -66,7 +66,7 @@ class Socket:
     def resume(self) -> None:
         self.paused = False
 
-    def hang_up(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str) -> None:
         self.closed = (code, reason)
 
     def changes(self) -> list[tuple[str, str]]:
@@ -139,7 +139,7 @@ class NotificationsHarness:
         self.names: dict[str, list[Any]] = {}
         self.people: dict[str, Identity | None] = {}
         self._numbers = iter(range(1, 100_000))
-        self.room = NotificationService(
+        self.service = NotificationService(
             store.resources,
             store.documents,
             lambda: gateway,
@@ -167,7 +167,7 @@ class NotificationsHarness:
         return self.titles.get(session, ""), (ANN.user,)
 
     def peer(self, codec: FeedCodec = CODEC, who: Identity = ANN) -> tuple[FeedSubscriber, Socket]:
-        peer, socket = self.room.feed.join(who, codec), Socket()
+        peer, socket = self.service.feed.join(who, codec), Socket()
         peer.attached(socket)
         return peer, socket
 
@@ -176,25 +176,25 @@ class NotificationsHarness:
 
     async def wait_fired(self) -> None:
         """Wait until all items that were due have fired."""
-        ringing = self.room.scheduler._ringing
+        ringing = self.service.scheduler._ringing
         if ringing is not None:
             await asyncio.wait({ringing})
 
-    async def told(self) -> list[Any]:
+    async def feed_items(self) -> list[Any]:
         """Every item in the feed."""
-        return [entry.item for entry in (await self.room.feed.read(0, 1000)).entries]
+        return [entry.item for entry in (await self.service.feed.read(0, 1000)).entries]
 
 
 @contextlib.asynccontextmanager
-async def rigged(folder: Path, gateway: FakeGateway | None = None) -> AsyncIterator[NotificationsHarness]:
+async def open_harness(folder: Path, gateway: FakeGateway | None = None) -> AsyncIterator[NotificationsHarness]:
     store = await SqliteStore.open(folder / "data")
-    rig = NotificationsHarness(folder, store, RestClock(), gateway or FakeGateway())
-    await rig.room.begin()
-    await rig.room.start()
+    harness = NotificationsHarness(folder, store, RestClock(), gateway or FakeGateway())
+    await harness.service.begin()
+    await harness.service.start()
     try:
-        yield rig
+        yield harness
     finally:
-        await rig.room.stop()
+        await harness.service.stop()
         await store.close()
 
 

@@ -13,88 +13,88 @@ from fairlead.model.ids import EventId, SessionId
 from fairlead.model.store import Summary
 from fairlead.notifications.api.cognova import AgentRun, ScheduledAgent
 from fairlead.notifications.api.feed import Change
-from notifications.harness import FakeGateway, NotificationsHarness, ended, rigged
+from notifications.harness import FakeGateway, NotificationsHarness, ended, open_harness
 
 HOURLY = "0 * * * *"
 
 
-async def added(rig: NotificationsHarness, **more: Any) -> ScheduledAgent:
+async def added(harness: NotificationsHarness, **more: Any) -> ScheduledAgent:
     agent = ScheduledAgent(**{"id": "a", "name": "Tidy", "schedule": HOURLY, "prompt": "Tidy up."} | more)
-    return await rig.room.resources.add(agent)
+    return await harness.service.resources.add(agent)
 
 
-async def finish(rig: NotificationsHarness, session: SessionId, event: ev.Event) -> None:
-    rig.room.committed(session, [event])
-    await rig.room.runs.stop()
-    await rig.room.sessions.stop()
+async def finish(harness: NotificationsHarness, session: SessionId, event: ev.Event) -> None:
+    harness.service.committed(session, [event])
+    await harness.service.runs.stop()
+    await harness.service.sessions.stop()
 
 
-async def agent_changes(rig: NotificationsHarness) -> list[tuple[str, str, Any]]:
+async def agent_changes(harness: NotificationsHarness) -> list[tuple[str, str, Any]]:
     """Action, message and status of every change of an agent except creating and editing."""
     return [
         (change.action, change.message, (change.meta or {}).get("status"))
-        for change in await rig.told()
+        for change in await harness.feed_items()
         if isinstance(change, Change) and change.resource == "agent" and change.action not in ("create", "edit")
     ]
 
 
-async def only_run(rig: NotificationsHarness) -> AgentRun:
-    (run,) = await rig.room.resources.list(AgentRun)
+async def only_run(harness: NotificationsHarness) -> AgentRun:
+    (run,) = await harness.service.resources.list(AgentRun)
     return run
 
 
 @pytest.mark.rules("S002-105", "S002-116", "S002-118")
-async def test_an_agent_runs_on_time_as_a_session_with_its_limits(rig: NotificationsHarness) -> None:
-    await added(rig, max_turns=7, max_budget_usd=0.5)
-    await rig.clock.advance(3600)
-    await rig.wait_fired()
-    (create,), (send,) = rig.gateway.of(cmd.Create), rig.gateway.of(cmd.Send)
+async def test_an_agent_runs_on_time_as_a_session_with_its_limits(harness: NotificationsHarness) -> None:
+    await added(harness, max_turns=7, max_budget_usd=0.5)
+    await harness.clock.advance(3600)
+    await harness.wait_fired()
+    (create,), (send,) = harness.gateway.of(cmd.Create), harness.gateway.of(cmd.Send)
     assert (create.title, create.settings.max_turns, create.settings.max_budget_usd) == ("Tidy", 7, 0.5)
     assert (send.session, send.content[0].text) == (create.session, "Tidy up.")
-    assert {scope for who in rig.gateway.who for scope in who.scopes} == {"view", "chat"}
-    await finish(rig, create.session, ended(cost_usd=0.25, duration_ms=9))
-    assert await agent_changes(rig) == [
+    assert {scope for who in harness.gateway.who for scope in who.scopes} == {"view", "chat"}
+    await finish(harness, create.session, ended(cost_usd=0.25, duration_ms=9))
+    assert await agent_changes(harness) == [
         ("run", 'Agent "Tidy" was started', None),
         ("complete", 'Agent "Tidy" was completed', "success"),
     ]
-    run = await only_run(rig)
+    run = await only_run(harness)
     assert (run.status, run.cost_usd, run.duration_ms, run.session_id) == ("success", 0.25, 9, create.session)
 
 
-async def test_it_runs_again_at_its_next_time_and_not_before(rig: NotificationsHarness) -> None:
-    await added(rig)
+async def test_it_runs_again_at_its_next_time_and_not_before(harness: NotificationsHarness) -> None:
+    await added(harness)
     for hours in (1, 2):
-        await rig.clock.advance(3600)
-        await rig.wait_fired()
-        (*_, create) = rig.gateway.of(cmd.Create)
-        assert len(rig.gateway.of(cmd.Create)) == hours
-        await finish(rig, create.session, ended())
+        await harness.clock.advance(3600)
+        await harness.wait_fired()
+        (*_, create) = harness.gateway.of(cmd.Create)
+        assert len(harness.gateway.of(cmd.Create)) == hours
+        await finish(harness, create.session, ended())
 
 
-async def test_a_scheduled_time_during_a_run_is_skipped(rig: NotificationsHarness) -> None:
-    await added(rig)
+async def test_a_scheduled_time_during_a_run_is_skipped(harness: NotificationsHarness) -> None:
+    await added(harness)
     for _ in range(3):
-        await rig.clock.advance(3600)
-        await rig.wait_fired()
-    (create,) = rig.gateway.of(cmd.Create)
-    await finish(rig, create.session, ended())
-    await rig.clock.advance(3600)
-    await rig.wait_fired()
-    assert len(rig.gateway.of(cmd.Create)) == 2
+        await harness.clock.advance(3600)
+        await harness.wait_fired()
+    (create,) = harness.gateway.of(cmd.Create)
+    await finish(harness, create.session, ended())
+    await harness.clock.advance(3600)
+    await harness.wait_fired()
+    assert len(harness.gateway.of(cmd.Create)) == 2
 
 
-async def test_a_disabled_or_deleted_agent_does_not_run(rig: NotificationsHarness) -> None:
-    await added(rig, id="off", enabled=False)
-    await added(rig, id="gone")
-    await rig.room.resources.remove(ScheduledAgent, "gone")
-    await rig.clock.advance(7200)
-    await rig.wait_fired()
-    assert rig.gateway.commands == []
+async def test_a_disabled_or_deleted_agent_does_not_run(harness: NotificationsHarness) -> None:
+    await added(harness, id="off", enabled=False)
+    await added(harness, id="gone")
+    await harness.service.resources.remove(ScheduledAgent, "gone")
+    await harness.clock.advance(7200)
+    await harness.wait_fired()
+    assert harness.gateway.commands == []
 
 
 @pytest.mark.rules("S002-118", "S002-119")
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "expected"),
     [
         (ended("failed", reason="it broke"), ("fail", "it broke", "error")),
         (ended("failed", reason="error_x", errors=("one", "two")), ("fail", "one; two", "error")),
@@ -107,70 +107,72 @@ async def test_a_disabled_or_deleted_agent_does_not_run(rig: NotificationsHarnes
     ],
 )
 async def test_the_end_of_a_run_is_reported_with_its_outcome(
-    rig: NotificationsHarness, event: ev.TurnEnded, told: tuple[str, str, str]
+    harness: NotificationsHarness, event: ev.TurnEnded, expected: tuple[str, str, str]
 ) -> None:
-    run = await rig.room.runs.run(await added(rig))
-    await finish(rig, run.session_id, event)
-    assert (await agent_changes(rig))[-1] == told
+    run = await harness.service.runs.run(await added(harness))
+    await finish(harness, run.session_id, event)
+    assert (await agent_changes(harness))[-1] == expected
 
 
-async def test_a_run_that_cannot_be_started_fails_with_the_reason(rig: NotificationsHarness) -> None:
-    rig.gateway.refuse[cmd.Create] = OutsideRoots("/elsewhere", ("/here",))
-    await rig.room.runs.run(await added(rig, folder="/elsewhere"))
-    action, message, status = (await agent_changes(rig))[-1]
+async def test_a_run_that_cannot_be_started_fails_with_the_reason(harness: NotificationsHarness) -> None:
+    harness.gateway.refuse[cmd.Create] = OutsideRoots("/elsewhere", ("/here",))
+    await harness.service.runs.run(await added(harness, folder="/elsewhere"))
+    action, message, status = (await agent_changes(harness))[-1]
     assert (action, status) == ("fail", "error") and "/elsewhere is outside" in message
     # The failed start does not block the next run.
-    await rig.room.runs.run(await rig.room.resources.get(ScheduledAgent, "a"))
+    await harness.service.runs.run(await harness.service.resources.get(ScheduledAgent, "a"))
 
 
-async def test_a_second_run_at_once_is_refused(rig: NotificationsHarness) -> None:
-    agent = await added(rig)
-    await rig.room.runs.run(agent)
+async def test_a_second_run_at_once_is_refused(harness: NotificationsHarness) -> None:
+    agent = await added(harness)
+    await harness.service.runs.run(agent)
     with pytest.raises(Busy):
-        await rig.room.runs.run(agent)
+        await harness.service.runs.run(agent)
 
 
 @pytest.mark.rules("S002-117")
-async def test_a_running_agent_is_interrupted_and_reported_as_cancelled_when_it_ends(rig: NotificationsHarness) -> None:
-    agent = await added(rig)
-    run = await rig.room.runs.run(agent)
-    rig.gateway.refuse[cmd.CancelMessage] = Stale("it is not queued any more")
-    assert await rig.room.runs.cancel(agent) == 1
-    assert len(rig.gateway.of(cmd.Interrupt)) == 1
-    assert (await agent_changes(rig))[-1][0] == "run"
-    await finish(rig, run.session_id, ended("failed", reason="error_during_execution"))
-    assert (await agent_changes(rig))[-1][0] == "cancel"
+async def test_a_running_agent_is_interrupted_and_reported_as_cancelled_when_it_ends(
+    harness: NotificationsHarness,
+) -> None:
+    agent = await added(harness)
+    run = await harness.service.runs.run(agent)
+    harness.gateway.refuse[cmd.CancelMessage] = Stale("it is not queued any more")
+    assert await harness.service.runs.cancel(agent) == 1
+    assert len(harness.gateway.of(cmd.Interrupt)) == 1
+    assert (await agent_changes(harness))[-1][0] == "run"
+    await finish(harness, run.session_id, ended("failed", reason="error_during_execution"))
+    assert (await agent_changes(harness))[-1][0] == "cancel"
 
 
-async def test_a_run_that_finished_before_the_cancel_is_complete(rig: NotificationsHarness) -> None:
-    agent = await added(rig)
-    run = await rig.room.runs.run(agent)
-    rig.gateway.refuse |= {cmd.CancelMessage: Stale("gone"), cmd.Interrupt: Stale("nothing runs")}
-    await rig.room.runs.cancel(agent)
-    await finish(rig, run.session_id, ended("completed"))
-    assert (await agent_changes(rig))[-1][0] == "complete"
+async def test_a_run_that_finished_before_the_cancel_is_complete(harness: NotificationsHarness) -> None:
+    agent = await added(harness)
+    run = await harness.service.runs.run(agent)
+    harness.gateway.refuse |= {cmd.CancelMessage: Stale("gone"), cmd.Interrupt: Stale("nothing runs")}
+    await harness.service.runs.cancel(agent)
+    await finish(harness, run.session_id, ended("completed"))
+    assert (await agent_changes(harness))[-1][0] == "complete"
 
 
-async def test_a_run_that_still_waits_is_withdrawn(rig: NotificationsHarness) -> None:
-    agent = await added(rig)
-    await rig.room.runs.run(agent)
-    await rig.room.runs.cancel(agent)
-    assert rig.gateway.of(cmd.Interrupt) == []
-    assert (await agent_changes(rig))[-1][0] == "cancel"
+async def test_a_run_that_still_waits_is_withdrawn(harness: NotificationsHarness) -> None:
+    agent = await added(harness)
+    await harness.service.runs.run(agent)
+    await harness.service.runs.cancel(agent)
+    assert harness.gateway.of(cmd.Interrupt) == []
+    assert (await agent_changes(harness))[-1][0] == "cancel"
     with pytest.raises(NotFound):
-        await rig.room.runs.cancel(agent)
+        await harness.service.runs.cancel(agent)
 
 
-async def test_deleting_the_agent_or_its_session_ends_the_run(rig: NotificationsHarness) -> None:
-    await added(rig)
-    run = await rig.room.runs.run(await rig.room.resources.get(ScheduledAgent, "a"))
-    rig.room.session_changed(run.session_id, "deleted")
-    await rig.room.runs.stop()
-    assert (await agent_changes(rig))[-1][0] == "cancel"
-    await rig.room.runs.run(await rig.room.resources.get(ScheduledAgent, "a"))
-    await rig.room.resources.remove(ScheduledAgent, "a")
-    await rig.room.runs.stop()
-    assert [action for action, _, _ in await agent_changes(rig)][-2:] == ["delete", "cancel"]
+async def test_deleting_the_agent_or_its_session_ends_the_run(harness: NotificationsHarness) -> None:
+    await added(harness)
+    run = await harness.service.runs.run(await harness.service.resources.get(ScheduledAgent, "a"))
+    harness.service.session_changed(run.session_id, "deleted")
+    await harness.service.runs.stop()
+    assert (await agent_changes(harness))[-1][0] == "cancel"
+    await harness.service.runs.run(await harness.service.resources.get(ScheduledAgent, "a"))
+    await harness.service.resources.remove(ScheduledAgent, "a")
+    await harness.service.runs.stop()
+    assert [action for action, _, _ in await agent_changes(harness)][-2:] == ["delete", "cancel"]
 
 
 def view(session: SessionId, turn: str | None) -> q.SessionView:
@@ -189,46 +191,46 @@ def view(session: SessionId, turn: str | None) -> q.SessionView:
 async def test_a_run_left_by_a_stopped_gateway_ends_as_recorded_in_its_log(
     tmp_path: Path, turn: str | None, events: tuple[ev.Event, ...], status: str
 ) -> None:
-    async with rigged(tmp_path) as rig:
-        run = await rig.room.runs.run(await added(rig))
+    async with open_harness(tmp_path) as harness:
+        run = await harness.service.runs.run(await added(harness))
     gateway = FakeGateway()
     gateway.views[run.session_id] = view(run.session_id, turn)
     gateway.events[run.session_id] = events
-    async with rigged(tmp_path, gateway) as rig:
-        assert (await only_run(rig)).status == status
+    async with open_harness(tmp_path, gateway) as harness:
+        assert (await only_run(harness)).status == status
         if status == "running":
-            await finish(rig, run.session_id, ended())
-            assert (await only_run(rig)).status == "success"
+            await finish(harness, run.session_id, ended())
+            assert (await only_run(harness)).status == "success"
 
 
 async def test_a_run_whose_session_is_gone_is_cancelled_at_the_start(tmp_path: Path) -> None:
-    async with rigged(tmp_path) as rig:
-        await rig.room.runs.run(await added(rig))
-        await rig.room.resources.remove(ScheduledAgent, "a")
+    async with open_harness(tmp_path) as harness:
+        await harness.service.runs.run(await added(harness))
+        await harness.service.resources.remove(ScheduledAgent, "a")
 
     class Empty(FakeGateway):
         async def ask(self, who: Any, query: q.Query) -> Any:
             raise NotFound("session", "x")
 
-    async with rigged(tmp_path, Empty()) as rig:
-        assert (await only_run(rig)).status == "cancelled"
+    async with open_harness(tmp_path, Empty()) as harness:
+        assert (await only_run(harness)).status == "cancelled"
 
 
-async def test_events_of_other_sessions_end_nothing(rig: NotificationsHarness) -> None:
-    run = await rig.room.runs.run(await added(rig))
-    await finish(rig, SessionId("other"), ended())
-    await finish(rig, run.session_id, ev.TurnStarted(id=EventId("e")))
-    assert (await only_run(rig)).status == "running"
+async def test_events_of_other_sessions_end_nothing(harness: NotificationsHarness) -> None:
+    run = await harness.service.runs.run(await added(harness))
+    await finish(harness, SessionId("other"), ended())
+    await finish(harness, run.session_id, ev.TurnStarted(id=EventId("e")))
+    assert (await only_run(harness)).status == "running"
 
 
 async def test_times_missed_by_a_stopped_gateway_are_not_made_up(tmp_path: Path) -> None:
-    async with rigged(tmp_path) as rig:
-        await added(rig)
-    async with rigged(tmp_path) as rig:
+    async with open_harness(tmp_path) as harness:
+        await added(harness)
+    async with open_harness(tmp_path) as harness:
         # The clock of the second gateway starts at the same time: it must also wait for the full hour.
-        await rig.clock.advance(60)
-        await rig.wait_fired()
-        assert rig.gateway.commands == []
+        await harness.clock.advance(60)
+        await harness.wait_fired()
+        assert harness.gateway.commands == []
 
 
 async def test_a_cancel_before_the_session_exists_is_not_lost(tmp_path: Path) -> None:
@@ -236,9 +238,9 @@ async def test_a_cancel_before_the_session_exists_is_not_lost(tmp_path: Path) ->
         async def command(self, who: Any, command: cmd.Command) -> cmd.Reply:
             if isinstance(command, cmd.Create):
                 self.refuse |= {cmd.CancelMessage: NotFound("session", "x"), cmd.Interrupt: NotFound("session", "x")}
-                await rig.room.runs.cancel(await rig.room.resources.get(ScheduledAgent, "a"))
+                await harness.service.runs.cancel(await harness.service.resources.get(ScheduledAgent, "a"))
             return await super().command(who, command)
 
-    async with rigged(tmp_path, Early()) as rig:
-        await rig.room.runs.run(await added(rig))
-        assert (await only_run(rig)).status == "cancelled"
+    async with open_harness(tmp_path, Early()) as harness:
+        await harness.service.runs.run(await added(harness))
+        assert (await only_run(harness)).status == "cancelled"

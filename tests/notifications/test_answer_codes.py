@@ -73,8 +73,8 @@ def asked(kind: str = "permission.asked", **meta: Any) -> FeedNotice:
     return FeedNotice(topic="permission", kind=kind, session=SESSION, title="Waiting", message="Bash waits", meta=meta)
 
 
-async def test_a_code_works_once_and_only_for_its_device(rig: NotificationsHarness) -> None:
-    codes = rig.room.outbox.codes
+async def test_a_code_works_once_and_only_for_its_device(harness: NotificationsHarness) -> None:
+    codes = harness.service.outbox.codes
     made = await codes.make(SESSION, R, "phone")
     assert set(made) == {"allow", "deny"} and made["allow"] != made["deny"]
     for device, code in (("laptop", made["allow"]), ("phone", "never was"), ("phone", made["allow"][:-1])):
@@ -86,75 +86,77 @@ async def test_a_code_works_once_and_only_for_its_device(rig: NotificationsHarne
     assert (await codes.redeem(made["deny"], "phone")).behavior == "deny"
 
 
-async def test_only_one_of_many_concurrent_redemptions_succeeds(rig: NotificationsHarness) -> None:
-    codes = rig.room.outbox.codes
+async def test_only_one_of_many_concurrent_redemptions_succeeds(harness: NotificationsHarness) -> None:
+    codes = harness.service.outbox.codes
     code = (await codes.make(SESSION, R, "phone"))["allow"]
     outcomes = await asyncio.gather(*(codes.redeem(code, "phone") for _ in range(8)), return_exceptions=True)
     assert sum(isinstance(outcome, AnswerOf) for outcome in outcomes) == 1
     assert sum(isinstance(outcome, BadAnswerCode) for outcome in outcomes) == 7
 
 
-async def test_a_code_expires_and_is_not_stored_in_clear_text(rig: NotificationsHarness) -> None:
-    codes = rig.room.outbox.codes
+async def test_a_code_expires_and_is_not_stored_in_clear_text(harness: NotificationsHarness) -> None:
+    codes = harness.service.outbox.codes
     code = (await codes.make(SESSION, R, "phone"))["allow"]
-    assert code not in str(await rig.store.documents.list(codes_module.SPACE))
-    await rig.clock.advance(LIFETIME_MS / 1000)
+    assert code not in str(await harness.store.documents.list(codes_module.SPACE))
+    await harness.clock.advance(LIFETIME_MS / 1000)
     with pytest.raises(BadAnswerCode):
         await codes.redeem(code, "phone")
     await codes.make(SESSION, R, "phone")
-    assert len(await rig.store.documents.list(codes_module.SPACE)) == 2, "the old ones are forgotten"
+    assert len(await harness.store.documents.list(codes_module.SPACE)) == 2, "the old ones are forgotten"
 
 
-async def test_open_codes_are_bounded(rig: NotificationsHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_open_codes_are_bounded(harness: NotificationsHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codes_module, "OPEN_AT_MOST", 2)
-    codes = rig.room.outbox.codes
+    codes = harness.service.outbox.codes
     assert await codes.make(SESSION, R, "phone")
     assert await codes.make(SESSION, RequestId("other"), "phone") == {}
 
 
 async def test_a_push_about_a_permission_carries_codes_for_its_device(
-    rig: NotificationsHarness, hook: WebhookReceiver
+    harness: NotificationsHarness, hook: WebhookReceiver
 ) -> None:
     browser = Browser()
     target = Destination(
         id="t", kind="push", url=hook.url, topics=("permission",), device="phone", approves=True, **browser.keys
     )
-    await rig.room.outbox.add(target)
-    await rig.room.feed.write(
+    await harness.service.outbox.add(target)
+    await harness.service.feed.write(
         asked(requestId="r", toolName="Bash"), asked(requestId="q"), asked("permission.settled", requestId="r")
     )
     messages = [browser.read(one.body) for one in await hook.until(3)]
     assert [set(one.get("answers", {})) for one in messages] == [{"allow", "deny"}, set(), set()]
-    spend = rig.room.handlers()[RedeemAnswerCode]
+    spend = harness.service.handlers()[RedeemAnswerCode]
     with pytest.raises(BadAnswerCode):
         await spend(who("laptop"), RedeemAnswerCode(messages[0]["answers"]["deny"]))
     found = await spend(who("phone"), RedeemAnswerCode(messages[0]["answers"]["deny"]))
     assert found == AnswerOf(session=SESSION, request=R, behavior="deny")
 
 
-async def test_a_device_that_may_not_approve_gets_no_codes(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
+async def test_a_device_that_may_not_approve_gets_no_codes(
+    harness: NotificationsHarness, hook: WebhookReceiver
+) -> None:
     browser = Browser()
-    await rig.room.outbox.add(
+    await harness.service.outbox.add(
         Destination(id="t", kind="push", url=hook.url, topics=("permission",), device="phone", **browser.keys)
     )
-    await rig.room.feed.write(asked(requestId="r", toolName="Bash"))
+    await harness.service.feed.write(asked(requestId="r", toolName="Bash"))
     (call,) = await hook.until(1)
     assert "answers" not in browser.read(call.body)
 
 
-async def test_changed_topics_apply_from_then_on(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
+async def test_changed_topics_apply_from_then_on(harness: NotificationsHarness, hook: WebhookReceiver) -> None:
     browser = Browser()
-    await rig.room.outbox.add(Destination(id="t", kind="push", url=hook.url, topics=("turn",), **browser.keys))
-    await rig.room.handlers()[EditItem](who("phone"), EditItem(Destination, "t", {"topics": ("permission",)}))
+    await harness.service.outbox.add(Destination(id="t", kind="push", url=hook.url, topics=("turn",), **browser.keys))
+    await harness.service.handlers()[EditItem](who("phone"), EditItem(Destination, "t", {"topics": ("permission",)}))
     turn = FeedNotice(topic="turn", kind="turn.failed", session=SESSION, title="Turn failed", message="x")
-    await rig.room.feed.write(turn, asked(requestId="q"))
+    await harness.service.feed.write(turn, asked(requestId="q"))
     (call,) = await hook.until(1)
     assert browser.read(call.body)["kind"] == "permission.asked"
 
 
-async def test_the_feed_is_read_from_its_end(rig: NotificationsHarness) -> None:
-    await rig.room.feed.write(*(asked(requestId=str(number)) for number in range(5)))
-    read = rig.room.handlers()[ReadFeed]
+async def test_the_feed_is_read_from_its_end(harness: NotificationsHarness) -> None:
+    await harness.service.feed.write(*(asked(requestId=str(number)) for number in range(5)))
+    read = harness.service.handlers()[ReadFeed]
     last = await read(who("phone"), ReadFeed(limit=2))
     assert [entry.seq for entry in last.entries] == [4, 5]
     before = await read(who("phone"), ReadFeed(before=4, limit=2))

@@ -21,7 +21,7 @@ from fairlead.notifications.api.targets import Destination, TargetFailed, Target
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.outbox import PAUSES_S
 from fairlead_testing.clock import ManualClock
-from notifications.harness import PUBLIC, NotificationsHarness, rigged
+from notifications.harness import PUBLIC, NotificationsHarness, open_harness
 from notifications.webhook_receiver import WebhookReceiver, listening
 from patience import PATIENCE
 
@@ -62,30 +62,30 @@ async def until(done: Callable[[], Any]) -> None:
             await asyncio.sleep(0)
 
 
-async def rested(rig: NotificationsHarness, number: int) -> None:
+async def rested(harness: NotificationsHarness, number: int) -> None:
     """Wait until this many pauses between attempts have begun."""
-    await until(lambda: len(rig.clock.rests) >= number)
+    await until(lambda: len(harness.clock.rests) >= number)
 
 
-async def kept(rig: NotificationsHarness) -> Destination:
-    return await rig.room.resources.get(Destination, "t")
+async def kept(harness: NotificationsHarness) -> Destination:
+    return await harness.service.resources.get(Destination, "t")
 
 
-async def handled(rig: NotificationsHarness, seq: int) -> Destination:
+async def handled(harness: NotificationsHarness, seq: int) -> Destination:
     """Wait until the target is done with that entry; return it."""
     async with asyncio.timeout(PATIENCE):
-        while (await kept(rig)).seq < seq:
+        while (await kept(harness)).seq < seq:
             await asyncio.sleep(0)
-    return await kept(rig)
+    return await kept(harness)
 
 
 async def test_a_webhook_receives_its_topics_signed_and_in_order(
-    rig: NotificationsHarness, hook: WebhookReceiver
+    harness: NotificationsHarness, hook: WebhookReceiver
 ) -> None:
-    made, secret = await rig.room.outbox.add(target(hook.url))
+    made, secret = await harness.service.outbox.add(target(hook.url))
     assert secret and secret not in made.secret
     other = Change(resource="project", action="create", id="p", name="p")
-    await rig.room.feed.write(task("a"), other, turn(), task("b"))
+    await harness.service.feed.write(task("a"), other, turn(), task("b"))
     first, second, third = await hook.until(3)
     assert [one.json()["title"] for one in (first, second, third)] == ["Task created", "Turn finished", "Task created"]
     assert first.json() == {
@@ -94,7 +94,7 @@ async def test_a_webhook_receives_its_topics_signed_and_in_order(
         "message": 'Task "a" was created',
         "color": "success",
         "timestamp": "2023-11-14T22:13:20.000Z",
-        "cursor": f"{rig.room.feed.id}:1",
+        "cursor": f"{harness.service.feed.id}:1",
         "resource": "task",
         "action": "create",
         "resourceId": "a",
@@ -107,107 +107,111 @@ async def test_a_webhook_receives_its_topics_signed_and_in_order(
         assert one.headers["webhook-signature"] == f"v1,{expected}"
 
 
-async def test_a_target_may_ask_for_some_actions_and_kinds(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
-    await rig.room.outbox.add(target(hook.url, topics=("task.delete", "turn.failed")))
+async def test_a_target_may_ask_for_some_actions_and_kinds(
+    harness: NotificationsHarness, hook: WebhookReceiver
+) -> None:
+    await harness.service.outbox.add(target(hook.url, topics=("task.delete", "turn.failed")))
     failed = structs.replace(turn(), kind="turn.failed", title="Turn failed")
     deleted = structs.replace(task("a"), action="delete")
-    await rig.room.feed.write(task("a"), turn(), deleted, failed)
+    await harness.service.feed.write(task("a"), turn(), deleted, failed)
     taken = await hook.until(2)
     assert [one.json()["title"] for one in taken] == ["Task deleted", "Turn failed"]
 
 
-async def test_it_is_retried_with_growing_pauses(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
-    await rig.room.outbox.add(target(hook.url))
+async def test_it_is_retried_with_growing_pauses(harness: NotificationsHarness, hook: WebhookReceiver) -> None:
+    await harness.service.outbox.add(target(hook.url))
     hook.answers = ["500 No", "503 No", "429 No"]
-    await rig.room.feed.write(task("a"))
+    await harness.service.feed.write(task("a"))
     for number, pause in enumerate(PAUSES_S[:3], 1):
-        await rested(rig, number)
-        assert rig.clock.rests[-1] == pause
-        await rig.clock.advance(pause - 0.01)
+        await rested(harness, number)
+        assert harness.clock.rests[-1] == pause
+        await harness.clock.advance(pause - 0.01)
         assert len(hook.taken) == number
-        await rig.clock.advance(0.01)
+        await harness.clock.advance(0.01)
     await hook.until(4)
-    done = await handled(rig, 1)
+    done = await handled(harness, 1)
     assert done.failed is None
     # The same payload each time: the id lets the receiver drop a repeat.
     assert len({one.headers["webhook-id"] for one in hook.taken}) == 1
 
 
 async def test_an_entry_is_skipped_for_an_unreachable_target_and_the_next_one_is_sent(
-    rig: NotificationsHarness, hook: WebhookReceiver
+    harness: NotificationsHarness, hook: WebhookReceiver
 ) -> None:
-    await rig.room.outbox.add(target(hook.url))
+    await harness.service.outbox.add(target(hook.url))
     hook.answers = ["500 No"] * (len(PAUSES_S) + 1)
-    await rig.room.feed.write(task("a"))
+    await harness.service.feed.write(task("a"))
     for number, pause in enumerate(PAUSES_S, 1):
-        await rested(rig, number)
-        await rig.clock.advance(pause)
-    assert (await handled(rig, 1)).failed == "It answered 500."
-    await rig.room.feed.write(task("b"))
+        await rested(harness, number)
+        await harness.clock.advance(pause)
+    assert (await handled(harness, 1)).failed == "It answered 500."
+    await harness.service.feed.write(task("b"))
     await hook.until(len(PAUSES_S) + 2)
-    assert (await handled(rig, 2)).failed is None
+    assert (await handled(harness, 2)).failed is None
 
 
 @pytest.mark.parametrize("answer", ["400 Bad", "404 Not Found", "302 Found\r\nlocation: http://127.0.0.1:1/elsewhere"])
 async def test_a_rejection_or_a_redirect_is_final(
-    rig: NotificationsHarness, hook: WebhookReceiver, answer: str
+    harness: NotificationsHarness, hook: WebhookReceiver, answer: str
 ) -> None:
-    await rig.room.outbox.add(target(hook.url))
+    await harness.service.outbox.add(target(hook.url))
     hook.answers = [answer]
-    await rig.room.feed.write(task("a"))
-    assert (await handled(rig, 1)).failed == f"It answered {answer[:3]}."
+    await harness.service.feed.write(task("a"))
+    assert (await handled(harness, 1)).failed == f"It answered {answer[:3]}."
     assert len(hook.taken) == 1
 
 
-async def test_a_slow_target_does_not_delay_others(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
-    await rig.room.outbox.add(target(hook.url))
-    await rig.room.outbox.add(target(hook.url, id="other"))
+async def test_a_slow_target_does_not_delay_others(harness: NotificationsHarness, hook: WebhookReceiver) -> None:
+    await harness.service.outbox.add(target(hook.url))
+    await harness.service.outbox.add(target(hook.url, id="other"))
     hook.answers = ["500 No"]
-    _, socket = rig.peer()
-    await rig.room.feed.write(task("a"), task("b"))
+    _, socket = harness.peer()
+    await harness.service.feed.write(task("a"), task("b"))
     assert len(socket.changes()) == 2
     # One of the two targets waits for its next attempt; the other has received both entries.
-    await rested(rig, 1)
+    await rested(harness, 1)
     await hook.until(3)
 
 
 async def test_after_a_restart_it_continues_where_it_stopped(tmp_path: Path, hook: WebhookReceiver) -> None:
-    async with rigged(tmp_path) as rig:
-        await rig.room.outbox.add(target(hook.url))
-        await rig.room.feed.write(task("a"))
-        await handled(rig, 1)
-        await rig.room.outbox.stop()
-        await rig.room.feed.write(task("b"))
-    async with rigged(tmp_path) as rig:
+    async with open_harness(tmp_path) as harness:
+        await harness.service.outbox.add(target(hook.url))
+        await harness.service.feed.write(task("a"))
+        await handled(harness, 1)
+        await harness.service.outbox.stop()
+        await harness.service.feed.write(task("b"))
+    async with open_harness(tmp_path) as harness:
         await hook.until(2)
         assert [one.json()["resourceName"] for one in hook.taken] == ["a", "b"]
 
 
 async def test_old_entries_are_not_sent(tmp_path: Path, hook: WebhookReceiver) -> None:
-    async with rigged(tmp_path) as rig:
-        await rig.room.outbox.add(target(hook.url))
-        await rig.room.outbox.stop()
-        await rig.room.feed.write(task("a"))
-        await rig.clock.advance(3601)
-        await rig.room.feed.write(task("b"))
-        await rig.room.outbox.start()
+    async with open_harness(tmp_path) as harness:
+        await harness.service.outbox.add(target(hook.url))
+        await harness.service.outbox.stop()
+        await harness.service.feed.write(task("a"))
+        await harness.clock.advance(3601)
+        await harness.service.feed.write(task("b"))
+        await harness.service.outbox.start()
         await hook.until(1)
         assert [one.json()["resourceName"] for one in hook.taken] == ["b"]
 
 
-async def test_a_deleted_target_receives_nothing(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
-    await rig.room.outbox.add(target(hook.url))
-    await rig.room.outbox.add(target(hook.url, id="other"))
-    await rig.room.resources.remove(Destination, "t")
-    await rig.room.feed.write(task("a"))
+async def test_a_deleted_target_receives_nothing(harness: NotificationsHarness, hook: WebhookReceiver) -> None:
+    await harness.service.outbox.add(target(hook.url))
+    await harness.service.outbox.add(target(hook.url, id="other"))
+    await harness.service.resources.remove(Destination, "t")
+    await harness.service.feed.write(task("a"))
     await hook.until(1)
     assert len(hook.taken) == 1
 
 
-async def test_ntfy_receives_json_with_a_link_that_only_opens(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
+async def test_ntfy_receives_json_with_a_link_that_only_opens(
+    harness: NotificationsHarness, hook: WebhookReceiver
+) -> None:
     url = f"http://127.0.0.1:{hook.port}/base/my-topic"
-    await rig.room.outbox.add(target(url, kind="ntfy", secret="tk_1"))
-    await rig.room.feed.write(turn())
+    await harness.service.outbox.add(target(url, kind="ntfy", secret="tk_1"))
+    await harness.service.feed.write(turn())
     (one,) = await hook.until(1)
     assert (one.path, one.headers["authorization"]) == ("/base/", "Bearer tk_1")
     assert one.json() == {
@@ -287,7 +291,7 @@ async def _answer(*addresses: str) -> tuple[str, ...]:
     return addresses
 
 
-async def test_one_private_address_among_public_ones_is_refused(rig: NotificationsHarness) -> None:
+async def test_one_private_address_among_public_ones_is_refused(harness: NotificationsHarness) -> None:
     caller = HttpClient(ManualClock(), (), lambda host, port: _answer(PUBLIC_ADDRESS, "10.0.0.1"))
     with pytest.raises(TargetRefused):
         await caller.check("https://hook.example/x")
@@ -339,14 +343,14 @@ async def test_a_name_without_an_address_is_refused() -> None:
         await HttpClient(ManualClock(), (), nothing).check("https://hook.example/x")
 
 
-async def test_a_name_that_changes_after_the_check_reaches_nothing(rig: NotificationsHarness) -> None:
-    rig.names["hook.example"] = [(PUBLIC_ADDRESS,), ("10.0.0.1",)]
-    await rig.room.outbox.add(target("https://hook.example/x"))
-    await rig.room.feed.write(task("a"))
-    assert "10.0.0.1, which is not a public address" in ((await handled(rig, 1)).failed or "")
+async def test_a_name_that_changes_after_the_check_reaches_nothing(harness: NotificationsHarness) -> None:
+    harness.names["hook.example"] = [(PUBLIC_ADDRESS,), ("10.0.0.1",)]
+    await harness.service.outbox.add(target("https://hook.example/x"))
+    await harness.service.feed.write(task("a"))
+    assert "10.0.0.1, which is not a public address" in ((await handled(harness, 1)).failed or "")
 
 
-async def test_it_connects_to_the_checked_address(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
+async def test_it_connects_to_the_checked_address(harness: NotificationsHarness, hook: WebhookReceiver) -> None:
     """The name is resolved once for each payload; later changes of its address have no effect."""
     asked: list[str] = []
 
@@ -354,7 +358,7 @@ async def test_it_connects_to_the_checked_address(rig: NotificationsHarness, hoo
         asked.append(host)
         return ("127.0.0.1",)
 
-    caller = HttpClient(rig.clock, networks(["127.0.0.1"]), resolve)
+    caller = HttpClient(harness.clock, networks(["127.0.0.1"]), resolve)
     assert await caller.post(f"http://hook.invalid:{hook.port}/x?y=1", b"{}", {}) == 200
     assert asked == ["hook.invalid"]
     assert (hook.taken[0].headers["host"], hook.taken[0].path) == (f"hook.invalid:{hook.port}", "/x?y=1")
@@ -374,7 +378,7 @@ async def test_tls_verifies_the_name_and_not_the_address(monkeypatch: pytest.Mon
     assert sent[0].headers["host"] == "hook.example"
 
 
-async def test_a_target_that_does_not_answer_times_out(rig: NotificationsHarness) -> None:
+async def test_a_target_that_does_not_answer_times_out(harness: NotificationsHarness) -> None:
     called = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -384,43 +388,43 @@ async def test_a_target_that_does_not_answer_times_out(rig: NotificationsHarness
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    calling = asyncio.create_task(rig.caller().post(f"http://127.0.0.1:{port}/", b"{}", {}))
+    calling = asyncio.create_task(harness.caller().post(f"http://127.0.0.1:{port}/", b"{}", {}))
     await asyncio.wait_for(called.wait(), PATIENCE)
-    await rig.clock.advance(10)
+    await harness.clock.advance(10)
     with pytest.raises(TargetFailed, match="in time"):
         await calling
     server.close()
     await server.wait_closed()
 
 
-async def test_a_closed_port_is_reported_as_a_failure(rig: NotificationsHarness) -> None:
-    await rig.room.outbox.add(target("http://127.0.0.1:1/"))
+async def test_a_closed_port_is_reported_as_a_failure(harness: NotificationsHarness) -> None:
+    await harness.service.outbox.add(target("http://127.0.0.1:1/"))
     with pytest.raises(TargetFailed, match="could not be reached"):
-        await rig.room.outbox.test("t")
+        await harness.service.outbox.test("t")
 
 
-async def test_the_test_of_a_target_reports_its_answer(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
-    await rig.room.outbox.add(target(hook.url))
-    await rig.room.outbox.test("t")
+async def test_the_test_of_a_target_reports_its_answer(harness: NotificationsHarness, hook: WebhookReceiver) -> None:
+    await harness.service.outbox.add(target(hook.url))
+    await harness.service.outbox.test("t")
     hook.answers = ["418 Teapot"]
     with pytest.raises(TargetFailed, match="418"):
-        await rig.room.outbox.test("t")
+        await harness.service.outbox.test("t")
     with pytest.raises(NotFound):
-        await rig.room.outbox.test("unknown")
+        await harness.service.outbox.test("unknown")
 
 
-async def test_a_revoked_push_subscription_is_removed(rig: NotificationsHarness, hook: WebhookReceiver) -> None:
+async def test_a_revoked_push_subscription_is_removed(harness: NotificationsHarness, hook: WebhookReceiver) -> None:
     keys = {"p256dh": VECTOR["p256dh"], "auth": VECTOR["auth"]}
-    await rig.room.outbox.add(target(hook.url, kind="push", **keys))
+    await harness.service.outbox.add(target(hook.url, kind="push", **keys))
     hook.answers = ["201 Created", "410 Gone"]
-    await rig.room.feed.write(turn(), turn())
+    await harness.service.feed.write(turn(), turn())
     first, _ = await hook.until(2)
     assert (first.headers["content-encoding"], first.headers["ttl"]) == ("aes128gcm", "86400")
-    key = await rig.room.outbox.push_key()
+    key = await harness.service.outbox.push_key()
     assert first.headers["authorization"].startswith("vapid t=") and first.headers["authorization"].endswith(f"k={key}")
 
     async def gone() -> bool:
-        return await rig.room.resources.list(Destination) == ()
+        return await harness.service.resources.list(Destination) == ()
 
     async with asyncio.timeout(PATIENCE):
         while not await gone():
@@ -428,14 +432,14 @@ async def test_a_revoked_push_subscription_is_removed(rig: NotificationsHarness,
 
 
 async def test_the_key_for_push_services_is_stable_and_encrypted(tmp_path: Path) -> None:
-    async with rigged(tmp_path) as rig:
-        key = await rig.room.outbox.push_key()
-        assert key not in str(await rig.store.documents.list("push"))
-    async with rigged(tmp_path) as rig:
-        assert await rig.room.outbox.push_key() == key
+    async with open_harness(tmp_path) as harness:
+        key = await harness.service.outbox.push_key()
+        assert key not in str(await harness.store.documents.list("push"))
+    async with open_harness(tmp_path) as harness:
+        assert await harness.service.outbox.push_key() == key
 
 
 @pytest.mark.parametrize("keys", [("x", "y"), ("", ""), (VECTOR["p256dh"], "AAAA"), (VECTOR["auth"], VECTOR["auth"])])
-async def test_invalid_browser_keys_are_rejected(rig: NotificationsHarness, keys: tuple[str, str]) -> None:
+async def test_invalid_browser_keys_are_rejected(harness: NotificationsHarness, keys: tuple[str, str]) -> None:
     with pytest.raises(BadRequest):
-        await rig.room.outbox.add(target("http://127.0.0.1/", kind="push", p256dh=keys[0], auth=keys[1]))
+        await harness.service.outbox.add(target("http://127.0.0.1/", kind="push", p256dh=keys[0], auth=keys[1]))

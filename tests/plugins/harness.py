@@ -77,7 +77,7 @@ class PluginHarness:
 
 
 @contextlib.asynccontextmanager
-async def desk_of(
+async def open_plugins(
     folder: Path, clock: Clock | None = None, documents: MemoryDocuments | None = None, message_bytes: int = 8 << 20
 ) -> AsyncIterator[PluginHarness]:
     kept = documents or MemoryDocuments()

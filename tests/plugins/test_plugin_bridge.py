@@ -33,7 +33,7 @@ class Wire:
     def resume(self) -> None:
         self.story.append("resume")
 
-    def hang_up(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str) -> None:
         self.story.append((code, reason))
 
 
@@ -41,13 +41,13 @@ class Plugin:
     """A server that reads everything, and its received messages."""
 
     def __init__(self) -> None:
-        self.heard: list[str | bytes] = []
+        self.received: list[str | bytes] = []
         self.ends: list[tuple[int | None, str | None]] = []
 
     async def __call__(self, connection: ServerConnection) -> None:
         with contextlib.suppress(ConnectionClosed):
             async for message in connection:
-                self.heard.append(message)
+                self.received.append(message)
         self.ends.append((connection.close_code, connection.close_reason))
 
 
@@ -65,14 +65,14 @@ async def test_empty_messages_count_towards_the_limit_and_all_arrive() -> None:
         for number in range(enough + 10):
             bridge.received(b"", text=bool(number % 2))
         assert wire.story == ["pause"] and bridge.waiting == (enough + 10) * MESSAGE_COST
-        await until(lambda: len(plugin.heard) == enough + 10)
-        assert plugin.heard[:2] == [b"", ""]
+        await until(lambda: len(plugin.received) == enough + 10)
+        assert plugin.received[:2] == [b"", ""]
         await until(lambda: bridge.waiting == 0)
         assert wire.story == ["pause", "resume"]
         bridge.received(b"the last", text=True)
         bridge.detached(4000, "bye")
         await until(lambda: gone and plugin.ends)
-        assert (plugin.heard[-1], plugin.ends, clock.waiting) == ("the last", [(4000, "bye")], 0)
+        assert (plugin.received[-1], plugin.ends, clock.waiting) == ("the last", [(4000, "bye")], 0)
     assert wire.story == ["pause", "resume"], "who has left is told nothing"
 
 

@@ -54,7 +54,7 @@ def test_a_skip_is_allowed_at_home(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_a_skip_fails_where_nothing_may_be_left_out(tmp_path: Path) -> None:
+def test_a_skip_fails_where_no_test_may_be_skipped(tmp_path: Path) -> None:
     for env in ({"CI": "true"}, {"FAIRLEAD_NO_SKIP": "1"}):
         done = run_suite(tmp_path, SKIPPING, **env)
         assert done.returncode == 1, done.stdout

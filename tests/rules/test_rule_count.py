@@ -47,7 +47,7 @@ def test_each_rule_falls_into_one_group(seed: Seed) -> None:
     )
 
 
-def test_a_rule_that_is_left_out_and_yet_shown_counts_as_shown(seed: Seed) -> None:
+def test_a_rule_that_is_left_out_but_tested_counts_as_tested(seed: Seed) -> None:
     found = rules.count(seed, {"a": Outcome(("S007-003",), passed=True)}, {"S007-003": "it was not to be"})
     assert found.shown == ("S007-003",)
     assert found.left_out == ()
@@ -75,7 +75,7 @@ def test_an_unknown_rule_is_refused_wherever_it_is_named() -> None:
     assert "left-out.toml names S007-998" in str(refused.value)
 
 
-def test_leaving_out_needs_a_reason_in_words(tmp_path: Path) -> None:
+def test_leaving_a_rule_out_needs_a_written_reason(tmp_path: Path) -> None:
     path = tmp_path / "left-out.toml"
     path.write_text('"S007-001" = "no"\n')
     with pytest.raises(RuleError, match="S007-001 needs a reason"):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import httpx2
 import msgspec
 
-from auth.fakes import Dice, MemoryDocuments
+from auth.fakes import FakeTokenBytes, MemoryDocuments
 from fairlead.agents.claude.dialin.routes import DialInRoutes
 from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.auth.actions import CredentialActions
@@ -284,7 +284,7 @@ async def serving(
     chosen = binding or Binding(port=0)
     clock = parts.pop("clock", SystemClock())
     documents = MemoryDocuments()
-    credentials = Credentials(documents, clock, Dice())
+    credentials = Credentials(documents, clock, FakeTokenBytes())
     await credentials.load()
     admin = await credentials.create("token", "admin", ("admin",))
     gateway = FakeGateway()

@@ -147,7 +147,7 @@ async def test_missing_body_times_out(caplog: pytest.LogCaptureFixture) -> None:
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-async def test_client_that_leaves_in_mid_body_does_no_harm(served: Served, client: httpx2.AsyncClient) -> None:
+async def test_client_that_disconnects_mid_body_does_no_harm(served: Served, client: httpx2.AsyncClient) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", served.port)
     head = f"POST /v1/sessions HTTP/1.1\r\nHost: localhost:{served.port}\r\nContent-Length: 10\r\n"
     writer.write(f"{head}Authorization: Bearer {served.admin}\r\n\r\n{{".encode())

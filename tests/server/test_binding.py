@@ -86,11 +86,11 @@ def test_allowed_origins_have_port_names_public_url_and_configured_origins() -> 
         host="localhost", port=0, public_url="https://GW.example:8443/", origins=("https://friend.example",)
     )
     listeners = open_sockets(binding)
-    house = allowed_origins(binding, listeners)
-    assert house.ports == {listeners[0].getsockname()[1]}
-    assert house.names == {"localhost"}
-    assert house.public == Origin("https", "gw.example", 8443)
-    assert house.origins == {Origin("https", "friend.example", 443)}
+    allowed = allowed_origins(binding, listeners)
+    assert allowed.ports == {listeners[0].getsockname()[1]}
+    assert allowed.names == {"localhost"}
+    assert allowed.public == Origin("https", "gw.example", 8443)
+    assert allowed.origins == {Origin("https", "friend.example", 443)}
     for listener in listeners:
         listener.close()
 

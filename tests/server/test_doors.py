@@ -22,7 +22,8 @@ from fairlead.auth import passwords
 from fairlead.auth.login_throttle import PER_ADDRESS
 from fairlead.model.errors import NotFound
 from fairlead.model.queries import GetSession
-from fairlead.model.web.routes import ClientProtocol, FileStream, Request, Response, Route, Steps, json_response
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import ClientProtocol, FileStream, Request, Route, Steps, json_response
 from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SilentProtocol, SocketRoute
 from fairlead.server import static
 from fairlead.server.app import App
@@ -288,9 +289,9 @@ async def test_token_is_accepted_where_the_protocol_carries_it_and_never_in_a_co
 
 @pytest.mark.parametrize("header", ["cookie", "authorization", "X-Api-Key", "origin"])
 def test_route_cannot_declare_these_headers_for_its_token(header: str) -> None:
-    with pytest.raises(ValueError, match="no header for a token"):
+    with pytest.raises(ValueError, match="cannot carry a token"):
         Route(method="GET", path="/x", access="view", name="x", handle=read, token_header=header)
-    with pytest.raises(ValueError, match="no header for a token"):
+    with pytest.raises(ValueError, match="cannot carry a token"):
         SocketRoute(path="/x", access="view", name="x", open=Greeting, token_header=header)
 
 
@@ -339,7 +340,7 @@ async def test_a_door_with_basic_asks_for_a_name_and_a_password_even_for_its_pag
     assert await basic.status("GET", "/", authorization=f"Bearer {token}") == 200
 
 
-async def test_basic_is_good_on_its_own_door_alone(basic: Opened) -> None:
+async def test_basic_works_only_on_its_own_door(basic: Opened) -> None:
     async with basic.served.client(None, authorization=ANN) as client:
         answer = await client.get("/v1/me")
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
@@ -592,13 +593,13 @@ def refused(doors: list[Door], data: Path, main: int = 8787) -> str:
 def test_impossible_door_is_reported_before_any_port_is_opened(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    assert "there are: other, toy" in refused([Door(name="cognova", port=1)], data)
+    assert "the protocols are: other, toy" in refused([Door(name="cognova", port=1)], data)
     listing = Door(name="toy", port=1, options={"listing": "yes"})
-    assert "listing is no option of this door; there are: form, static, public_url" in refused([listing], data)
+    assert "does not have the option listing; its options are: form, static, public_url" in refused([listing], data)
     same = [Door(name="toy", port=9000), Door(name="other", port=9000)]
     assert "port 9000 is the door of toy already" in refused(same, data)
     assert "port 8787 is the main port already" in refused([Door(name="toy", port=8787)], data)
-    assert "is no folder" in refused([Door(name="toy", port=1, static=tmp_path / "gone")], data)
+    assert "is not a folder" in refused([Door(name="toy", port=1, static=tmp_path / "gone")], data)
     for static_folder in (data, tmp_path, data / "below"):
         static_folder.mkdir(exist_ok=True)
         assert "data folder" in refused([Door(name="toy", port=1, static=static_folder)], data)

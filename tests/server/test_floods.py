@@ -63,11 +63,11 @@ UNFINISHED = {
 }
 
 
-@pytest.mark.parametrize("said", UNFINISHED.values(), ids=UNFINISHED)
-async def test_unfinished_bodies_without_credential_are_bounded_like_idle_connections(said: bytes) -> None:
+@pytest.mark.parametrize("sent", UNFINISHED.values(), ids=UNFINISHED)
+async def test_unfinished_bodies_without_credential_are_bounded_like_idle_connections(sent: bytes) -> None:
     async with serving(SMALL) as served:
         idle = Idle()
-        await idle.open(served.port, 300, said % served.port)
+        await idle.open(served.port, 300, sent % served.port)
         assert len(served.runner.unauthenticated) <= 160
         assert await good(served) == 200
         await until(lambda: idle.held() <= 20)

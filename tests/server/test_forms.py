@@ -15,7 +15,7 @@ BOUNDARY = b"----cut"
 FORM = FileForm("files", files=3, file_bytes=100)
 
 
-class Heap:
+class MemoryFiles:
     """Collects all files in memory."""
 
     def __init__(self) -> None:
@@ -45,13 +45,13 @@ def whole(*parts: bytes) -> bytes:
 
 
 def read(body: bytes, step: int = 0, form: FileForm = FORM) -> list[tuple[str, str, bytes]]:
-    heap = Heap()
-    parts = FileParts(BOUNDARY, form, heap)
+    collected = MemoryFiles()
+    parts = FileParts(BOUNDARY, form, collected)
     step = step or len(body) or 1
     for place in range(0, len(body), step):
         parts.write(body[place : place + step])
     parts.check()
-    return heap.files
+    return collected.files
 
 
 BODY = whole(
@@ -87,7 +87,7 @@ def test_a_file_may_be_as_large_as_the_limit_and_no_larger(step: int) -> None:
 
 
 def test_a_file_that_is_too_large_is_noticed_before_its_end() -> None:
-    parts = FileParts(BOUNDARY, FORM, Heap())
+    parts = FileParts(BOUNDARY, FORM, MemoryFiles())
     with pytest.raises(TooLarge):
         parts.write(part(bytes(200))[:-50])
 

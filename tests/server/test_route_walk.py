@@ -193,9 +193,9 @@ async def test_nothing_allows_another_origin_to_read(served: Served) -> None:
 
 
 async def test_every_service_call_has_a_performer(served: Served) -> None:
-    rooms = {module.__name__ for module in (accounts, credentials, folders, transcripts)}
-    declared = {kind for kind in ServiceCall.__subclasses__() if kind.__module__ in rooms}
-    assert set(served.app.dispatcher._performers) == {*declared, AcceptPost, ReadAsset, RunHook}
+    modules = {module.__name__ for module in (accounts, credentials, folders, transcripts)}
+    declared = {kind for kind in ServiceCall.__subclasses__() if kind.__module__ in modules}
+    assert set(served.app.dispatcher._handlers) == {*declared, AcceptPost, ReadAsset, RunHook}
 
 
 async def test_an_agents_token_opens_its_own_routes_and_nothing_else(served: Served) -> None:

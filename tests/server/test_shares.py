@@ -31,7 +31,7 @@ class Peer:
     gone: bool = False
     sent: list[int] = field(default_factory=list)
 
-    def waiting_bytes(self) -> int:
+    def backlog(self) -> int:
         return self.size
 
     def too_slow(self) -> None:
@@ -151,7 +151,7 @@ async def test_socket_above_the_limit_is_refused_with_429_and_other_credentials_
             assert (await client.get("/v1/me")).status_code == 200
 
 
-class Line:
+class FakeConnection:
     """The connection on which a response is sent."""
 
     congested = False
@@ -163,7 +163,7 @@ class Line:
 
 def test_a_large_answer_is_counted_while_its_client_is_behind_and_cut_off_beyond_the_limit() -> None:
     share = CredentialShare(MOST)
-    line = Line()
+    line = FakeConnection()
     with HeldBody(share, line) as body:
         body.set_remaining(5 * MOST)
         assert (share.held, line.gone) == (0, False), "who reads gets as much as there is"

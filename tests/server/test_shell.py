@@ -7,12 +7,12 @@ import pytest
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.web.requests import Head
-from fairlead.model.web.routes import Request, Response, Route
+from fairlead.model.web.requests import Head, Response
+from fairlead.model.web.routes import Request, Route
 from fairlead.server.route_table import RouteTable
 from fairlead.server.webui import POLICY, ReadAsset, WebUi
 
-NOBODY = Identity("", "", "", frozenset())
+ANONYMOUS = Identity("", "", "", frozenset())
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def get(shell: WebUi, path: str, *headers: tuple[str, str]) -> Response:
     """Handle a GET as the server would: find the route, run its steps, and perform their requests."""
     route, params = found(shell, path)
     head = Head(method="GET", path=path, headers=headers)
-    steps = route.handle(Request(head=head, who=NOBODY, fresh="", params=params))
+    steps = route.handle(Request(head=head, who=ANONYMOUS, fresh="", params=params))
     wanted = next(steps)
     assert isinstance(wanted, ReadAsset)
     with pytest.raises(StopIteration) as end:

@@ -35,12 +35,12 @@ class Client:
     async def ask(self, **frame: Any) -> None:
         await self.socket.send(json.dumps(frame))
 
-    async def hear(self) -> Any:
+    async def receive(self) -> Any:
         return json.loads(await asyncio.wait_for(self.socket.recv(), PATIENCE))
 
     async def call(self, **frame: Any) -> Any:
         await self.ask(**frame)
-        return await self.hear()
+        return await self.receive()
 
 
 @contextlib.asynccontextmanager
@@ -50,7 +50,7 @@ async def dial(served: Served, token: str = "", query: str = "", **options: Any)
     options = {"additional_headers": headers, "compression": None, "proxy": None, **options}
     async with connect(f"{served.ws}/v1/ws{query}", **options) as socket:
         client = Client(socket)
-        assert (await client.hear())["type"] == "hello"
+        assert (await client.receive())["type"] == "hello"
         yield client
 
 
@@ -78,9 +78,9 @@ async def test_events_follow_the_verdict(served: Served) -> None:
             "log_id": LOG_ID,
             "head": 1,
         }
-        assert (await client.hear())["text"] == "before"
+        assert (await client.receive())["text"] == "before"
         served.gateway.say("after")
-        event = await client.hear()
+        event = await client.receive()
         assert (event["seq"], event["prev"], event["session"], event["type"], event["text"]) == (
             2,
             1,
@@ -95,7 +95,7 @@ async def test_without_a_cursor_only_new_events_are_sent(served: Served) -> None
     async with dial(served) as client:
         await client.call(type="subscribe", session=SESSION)
         served.gateway.say("after")
-        assert (await client.hear())["text"] == "after"
+        assert (await client.receive())["text"] == "after"
 
 
 async def test_a_cursor_of_another_log_is_a_gap_and_a_full_replay(served: Served) -> None:
@@ -104,7 +104,7 @@ async def test_a_cursor_of_another_log_is_a_gap_and_a_full_replay(served: Served
     async with dial(served) as client:
         reply = await client.call(type="subscribe", session=SESSION, after=1, log_id="another")
         assert reply["verdict"] == "gap"
-        assert [(await client.hear())["text"] for _ in range(2)] == ["one", "two"]
+        assert [(await client.receive())["text"] for _ in range(2)] == ["one", "two"]
 
 
 async def test_one_socket_can_subscribe_to_many_sessions_and_unsubscribe_from_each(served: Served) -> None:
@@ -113,7 +113,7 @@ async def test_one_socket_can_subscribe_to_many_sessions_and_unsubscribe_from_ea
         await client.call(type="subscribe", session=OTHER)
         served.gateway.say("a", SESSION)
         served.gateway.say("b", OTHER)
-        assert [(await client.hear())["session"] for _ in range(2)] == [SESSION, OTHER]
+        assert [(await client.receive())["session"] for _ in range(2)] == [SESSION, OTHER]
         assert await client.call(id=9, type="unsubscribe", session=SESSION) == {
             "type": "unsubscribed",
             "id": 9,
@@ -121,7 +121,7 @@ async def test_one_socket_can_subscribe_to_many_sessions_and_unsubscribe_from_ea
         }
         served.gateway.say("c", SESSION)
         served.gateway.say("d", OTHER)
-        assert (await client.hear())["text"] == "d"
+        assert (await client.receive())["text"] == "d"
 
 
 async def test_second_subscription_starts_over_and_duplicates_nothing(served: Served) -> None:
@@ -129,11 +129,11 @@ async def test_second_subscription_starts_over_and_duplicates_nothing(served: Se
     async with dial(served) as client:
         for _ in range(3):
             await client.ask(type="subscribe", session=SESSION, after=0)
-        heard = [await client.hear() for _ in range(6)]
-        assert [frame["type"] for frame in heard] == ["subscribed", "text"] * 3
+        received = [await client.receive() for _ in range(6)]
+        assert [frame["type"] for frame in received] == ["subscribed", "text"] * 3
         assert len(served.gateway.watches) == 1
         served.gateway.say("two")
-        assert (await client.hear())["text"] == "two"
+        assert (await client.receive())["text"] == "two"
         assert (await client.call(type="ping"))["type"] == "pong"
 
 
@@ -146,7 +146,7 @@ async def test_answers_of_one_session_come_in_order_while_another_goes_ahead(ser
         assert other["id"] == "other"
         assert [type(command) for _, command in served.gateway.commands] == [cmd.SetModel, cmd.Interrupt, cmd.Interrupt]
         served.gateway.release.set()
-        assert [(await client.hear())["id"] for _ in range(2)] == ["slow", "quick"]
+        assert [(await client.receive())["id"] for _ in range(2)] == ["slow", "quick"]
 
 
 async def test_a_bad_frame_is_answered_and_the_socket_lives_on(served: Served) -> None:
@@ -172,7 +172,7 @@ async def test_a_bad_frame_is_answered_and_the_socket_lives_on(served: Served) -
             (json.dumps({"type": "typing", "session": SESSION}), "busy"),
         ):
             await client.socket.send(frame)
-            reply = await client.hear()
+            reply = await client.receive()
             assert (reply["type"], reply["code"]) == ("error", code), frame[:60]
         assert (await client.call(type="ping"))["type"] == "pong"
 
@@ -264,10 +264,10 @@ async def test_revoking_closes_every_socket_of_the_credential_and_no_other(serve
             assert (await http.delete(f"/v1/tokens/{served.tokens['lost laptop']}")).status_code == 200
         for client in (one, two, three):
             with pytest.raises(ConnectionClosed) as closed:
-                await client.hear()
+                await client.receive()
             assert closed.value.rcvd is not None and closed.value.rcvd.code == REVOKED
         served.gateway.say("still here")
-        assert (await good.hear())["text"] == "still here"
+        assert (await good.receive())["text"] == "still here"
         assert len(served.gateway.watches) == 1
     with pytest.raises(InvalidStatus):
         async with dial(served, token):
@@ -278,11 +278,11 @@ async def test_client_that_sends_too_fast_gets_an_error_and_stays_connected() ->
     async with serving(ServerLimits(commands_per_s=2)) as served, dial(served) as client:
         for number in range(80):
             await client.ask(id=number, type="ping")
-        heard = [await client.hear() for _ in range(80)]
-        refused = [frame for frame in heard if frame["type"] == "error"]
-        assert len([frame for frame in heard if frame["type"] == "pong"]) >= 2
+        received = [await client.receive() for _ in range(80)]
+        refused = [frame for frame in received if frame["type"] == "error"]
+        assert len([frame for frame in received if frame["type"] == "pong"]) >= 2
         assert refused and {frame["code"] for frame in refused} == {"too_many"}
-        assert sorted(frame["id"] for frame in heard) == list(range(80))
+        assert sorted(frame["id"] for frame in received) == list(range(80))
 
 
 async def test_commands_in_flight_are_bounded_and_none_is_lost() -> None:
@@ -293,7 +293,7 @@ async def test_commands_in_flight_are_bounded_and_none_is_lost() -> None:
                 await client.ask(id=number, type="interrupt", session=SESSION)
             await until(lambda: len(served.gateway.commands) >= 4)
             served.gateway.release.set()
-            assert [(await client.hear())["id"] for _ in range(200)] == list(range(200))
+            assert [(await client.receive())["id"] for _ in range(200)] == list(range(200))
 
 
 async def test_subscriptions_of_one_socket_are_bounded() -> None:
@@ -309,7 +309,7 @@ async def test_typing_signal_reaches_other_clients_with_the_name(served: Served)
         await watcher.call(type="subscribe", session=SESSION)
         await typist.call(type="subscribe", session=SESSION)
         await typist.ask(type="typing", session=SESSION)
-        assert await watcher.hear() == {
+        assert await watcher.receive() == {
             "type": "typing",
             "session": SESSION,
             "name": "owner (Ann)",
@@ -325,7 +325,7 @@ async def test_command_completes_after_its_client_left(served: Served) -> None:
         await client.call(type="subscribe", session=SESSION)
     await until(lambda: served.gateway.watches == [])
     served.gateway.release.set()
-    await served.app.dispatcher.wait_idle()
+    await served.app.dispatcher.tasks.wait()
 
 
 async def test_a_message_over_the_limit_ends_the_connection(served: Served) -> None:
@@ -348,5 +348,5 @@ async def test_stopping_server_closes_the_sockets(served: Served) -> None:
     async with dial(served) as client:
         served.runner.stop()
         with pytest.raises(ConnectionClosed) as closed:
-            await client.hear()
+            await client.receive()
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1012

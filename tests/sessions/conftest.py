@@ -9,7 +9,7 @@ from sessions.harness import CoreHarness
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[CoreHarness]:
+async def harness(tmp_path: Path) -> AsyncIterator[CoreHarness]:
     made = await CoreHarness(tmp_path).start()
     yield made
     await made.stop()

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.wire.encode import user_line
+from fairlead.agents.claude.wire.control import user_line
 from fairlead.model import events as ev
 from fairlead.model.agents import (
     AgentInfo,
@@ -61,7 +61,7 @@ class FakeAgent:
         self.written: list[Record] = []
         self.answers: list[tuple[str, Decision]] = []
         self.controls: list[tuple[str, dict[str, Any]]] = []
-        self.told: list[tuple[str, Any]] = []
+        self.requests: list[tuple[str, Any]] = []
         self.control_answer: Any = {}
         self.gone = False
         self.attended = False
@@ -80,7 +80,7 @@ class FakeAgent:
 
     async def interrupt(self) -> None:
         self._alive()
-        self.told.append(("interrupt", None))
+        self.requests.append(("interrupt", None))
 
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
         self._alive()
@@ -88,17 +88,17 @@ class FakeAgent:
         return self.control_answer
 
     async def set_mode(self, mode: str) -> None:
-        self.told.append(("mode", mode))
+        self.requests.append(("mode", mode))
 
     async def set_model(self, model: str) -> None:
-        self.told.append(("model", model))
+        self.requests.append(("model", model))
 
     async def set_thinking(self, budget: int | None) -> None:
-        self.told.append(("thinking", budget))
+        self.requests.append(("thinking", budget))
 
     async def set_variables(self, variables: Mapping[str, str]) -> None:
         self._alive()
-        self.told.append(("variables", dict(variables)))
+        self.requests.append(("variables", dict(variables)))
 
     async def answer(self, request: RequestId, decision: Decision) -> None:
         self._alive()

@@ -14,11 +14,11 @@ from sessions.harness import SESSION, CoreHarness
 class Slow:
     """The store's `append`, which has stored the batch and does not return yet."""
 
-    def __init__(self, rig: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, harness: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
         self.stored, self.release = asyncio.Event(), asyncio.Event()
         self.failure: Exception | None = None
-        self._append = rig.store.append
-        monkeypatch.setattr(rig.store, "append", self)
+        self._append = harness.store.append
+        monkeypatch.setattr(harness.store, "append", self)
 
     async def __call__(self, *given: Any) -> Any:
         if self.failure is None:
@@ -30,9 +30,9 @@ class Slow:
         return done
 
 
-async def cut_off(rig: CoreHarness, slow: Slow) -> asyncio.Task[cmd.Reply]:
+async def cut_off(harness: CoreHarness, slow: Slow) -> asyncio.Task[cmd.Reply]:
     """Send a message and cancel the sender before the answer."""
-    sending = asyncio.create_task(rig.send("one"))
+    sending = asyncio.create_task(harness.send("one"))
     await slow.stored.wait()
     for _ in range(2):
         sending.cancel()
@@ -44,23 +44,25 @@ async def cut_off(rig: CoreHarness, slow: Slow) -> asyncio.Task[cmd.Reply]:
 
 
 async def test_a_stored_commit_counts_although_its_caller_is_gone(
-    rig: CoreHarness, monkeypatch: pytest.MonkeyPatch
+    harness: CoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await rig.open()
-    assert (await cut_off(rig, Slow(rig, monkeypatch))).cancelled()
-    agent = await rig.kind.launched()
+    await harness.open()
+    assert (await cut_off(harness, Slow(harness, monkeypatch))).cancelled()
+    agent = await harness.kind.launched()
     assert await agent.prompted() == "one"
     await agent.result()
-    await rig.send("two")
+    await harness.send("two")
     assert await agent.prompted() == "two"
 
 
-async def test_a_commit_that_was_not_stored_does_not_count(rig: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    await rig.open()
-    slow = Slow(rig, monkeypatch)
+async def test_a_commit_that_was_not_stored_does_not_count(
+    harness: CoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.open()
+    slow = Slow(harness, monkeypatch)
     slow.failure = Unavailable("full")
-    assert (await cut_off(rig, slow)).cancelled()
+    assert (await cut_off(harness, slow)).cancelled()
     slow.failure = None
-    assert rig.state().queue == ()
-    await rig.do(cmd.Send(session=SESSION, content=(TextBlock("two"),)))
-    assert await (await rig.kind.launched()).prompted() == "two"
+    assert harness.state().queue == ()
+    await harness.do(cmd.Send(session=SESSION, content=(TextBlock("two"),)))
+    assert await (await harness.kind.launched()).prompted() == "two"

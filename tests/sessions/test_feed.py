@@ -83,7 +83,7 @@ def watcher(
     feed: Hub, socket: Socket, variant: Lines, position: int = 0, who: Identity = ANN, **more: Any
 ) -> Subscription:
     found = Subscription(
-        feed, who, variant, socket, cursor=Cursor(position), head=position, log_id="log", verdict="ok", **more
+        feed, who, variant, socket, since=Cursor(position), head=position, log_id="log", verdict="ok", **more
     )
     found.start()
     return found

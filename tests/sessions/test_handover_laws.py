@@ -38,27 +38,27 @@ class OneAtATime(FakeKind):
         return await super().launch(launch, sink, record_child)
 
 
-class Story:
+class HandoverDriver:
     """One session and the steps performed on it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.rig = CoreHarness(folder)
-        self.rig.kind = OneAtATime()
+        self.harness = CoreHarness(folder)
+        self.harness.kind = OneAtATime()
         self.sent: list[str] = []
         self.asked: set[asyncio.Task[Any]] = set()
         self.numbers = itertools.count()
 
     async def begin(self) -> None:
-        await self.rig.start()
-        await self.rig.open()
+        await self.harness.start()
+        await self.harness.open()
 
     async def step(self, step: str) -> None:
-        rig, agent = self.rig, self.agent
+        harness, agent = self.harness, self.agent
         match step:
             case "send":
                 self.sent.append(f"message {next(self.numbers)}")
-                await rig.send(self.sent[-1])
+                await harness.send(self.sent[-1])
             case "tick":
                 await self.tick()
             case "to terminal" | "to stdio":
@@ -73,7 +73,7 @@ class Story:
             case "close":
                 self.ask(cmd.Close(session=SESSION))
             case "start fails":
-                rig.kind.failures = [AgentNotRunning("refused")]
+                harness.kind.failures = [AgentNotRunning("refused")]
             case "restart":
                 await self.restart()
             case "say" if agent is not None:
@@ -108,23 +108,23 @@ class Story:
         await agent.sink.records([Record(stopped, "gateway")])
 
     def ask(self, command: cmd.Command) -> None:
-        self.asked.add(asyncio.create_task(self.rig.do(command)))
+        self.asked.add(asyncio.create_task(self.harness.do(command)))
 
     @property
     def agent(self) -> FakeAgent | None:
-        return next((agent for agent in self.rig.kind.agents if not agent.gone), None)
+        return next((agent for agent in self.harness.kind.agents if not agent.gone), None)
 
     @property
     def loaded(self) -> Any:
-        return self.rig.loaded()
+        return self.harness.loaded()
 
     async def tick(self) -> None:
         """Wait until the store has answered once."""
-        await self.rig.store.summary(SESSION)
+        await self.harness.store.summary(SESSION)
 
     async def restart(self) -> None:
         """Kill the gateway process and its agent without warning, and start a new gateway."""
-        rig, runner = self.rig, self.loaded.supervisor
+        harness, runner = self.harness, self.loaded.supervisor
         runner._closing = True
         pending = {*self.asked, *([runner._dispatching] if runner._dispatching is not None else [])}
         for task in pending:
@@ -134,13 +134,13 @@ class Story:
             for task in pending:
                 assert task.cancelled() or task.exception() is None or isinstance(task.exception(), FairleadError)
         self.asked.clear()
-        for agent in rig.kind.agents:
+        for agent in harness.kind.agents:
             agent.gone = True
-        await rig.crash()
-        self.rig = CoreHarness(self.folder)
-        self.rig.kind = rig.kind
-        await self.rig.start()
-        await self.rig.registry.get(SESSION)
+        await harness.crash()
+        self.harness = CoreHarness(self.folder)
+        self.harness.kind = harness.kind
+        await self.harness.start()
+        await self.harness.registry.get(SESSION)
 
     async def end(self) -> None:
         """Finish everything that has begun."""
@@ -159,7 +159,7 @@ class Story:
             assert task.exception() is None or isinstance(task.exception(), FairleadError), task.exception()
 
     async def entries(self) -> tuple[Entry, ...]:
-        return tuple((await self.rig.store.read(SESSION, 0, 10_000)).entries)
+        return tuple((await self.harness.store.read(SESSION, 0, 10_000)).entries)
 
 
 def balanced(events: list[ev.Event]) -> None:
@@ -203,18 +203,18 @@ def text_of(event: ev.UserMessage) -> str:
 @pytest.mark.rules("S001-137")
 def test_invariants_hold_in_any_sequence_around_a_handover(steps: list[str]) -> None:
     async def run(folder: Path) -> None:
-        story = Story(folder)
-        await story.begin()
+        driver = HandoverDriver(folder)
+        await driver.begin()
         for step in steps:
-            await story.step(step)
-        await story.end()
-        entries = await story.entries()
+            await driver.step(step)
+        await driver.end()
+        entries = await driver.entries()
         events = [ev.decode(entry.event) for entry in entries]
         balanced(events)
         ids = [event.id for event in events]
         assert len(ids) == len(set(ids))
-        assert [text_of(e) for e in events if isinstance(e, ev.UserMessage) and e.via == "prompt"] == story.sent
-        written = [record.raw for agent in story.rig.kind.agents for record in agent.written]
+        assert [text_of(e) for e in events if isinstance(e, ev.UserMessage) and e.via == "prompt"] == driver.sent
+        written = [record.raw for agent in driver.harness.kind.agents for record in agent.written]
         assert len(written) == len(set(written))
 
         state = SessionState(session=SESSION)
@@ -222,15 +222,15 @@ def test_invariants_hold_in_any_sequence_around_a_handover(steps: list[str]) -> 
         for entry, event in zip(entries, events, strict=True):
             state = evolve(state, event, entry.seq, entry.event)
             fold.apply({"seq": entry.seq, **msgspec.json.decode(entry.event)})
-        assert state == story.loaded.core.state
+        assert state == driver.loaded.core.state
         assert (fold.state.handover, fold.state.queue, fold.state.turn) == (None, [], None)
-        if story.agent is not None:
-            assert story.loaded.supervisor.agent is story.agent
-        await story.restart()
-        await story.end()
-        again = story.loaded.core.state
+        if driver.agent is not None:
+            assert driver.loaded.supervisor.agent is driver.agent
+        await driver.restart()
+        await driver.end()
+        again = driver.loaded.core.state
         assert (again.settings, again.handover, again.turn) == (state.settings, None, None)
-        await story.rig.stop()
+        await driver.harness.stop()
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         asyncio.run(run(Path(folder)))

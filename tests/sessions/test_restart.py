@@ -31,164 +31,166 @@ async def restarted(old: CoreHarness, **options: Any) -> CoreHarness:
 
 
 async def working(tmp_path: Path) -> tuple[CoreHarness, FakeAgent]:
-    rig = await CoreHarness(tmp_path).start()
-    return rig, await rig.working("one")
+    harness = await CoreHarness(tmp_path).start()
+    return harness, await harness.working("one")
 
 
-async def ended(rig: CoreHarness) -> ev.TurnEnded:
-    await rig.until(lambda: rig.state().turn is None and not rig.loaded().supervisor.following)
-    ends = [event for event in await rig.log() if isinstance(event, ev.TurnEnded)]
+async def ended(harness: CoreHarness) -> ev.TurnEnded:
+    await harness.until(lambda: harness.state().turn is None and not harness.loaded().supervisor.following)
+    ends = [event for event in await harness.log() if isinstance(event, ev.TurnEnded)]
     assert len(ends) == 1
     return ends[0]
 
 
 async def test_a_child_that_outlived_its_gateway_is_followed_to_its_answer(tmp_path: Path) -> None:
-    rig, agent = await working(tmp_path)
+    harness, agent = await working(tmp_path)
     await agent.text("on the wire", "m1")
-    rig.kind.transcript = [
+    harness.kind.transcript = [
         row("assistant", "u9", [{"type": "text", "text": "the answer"}], id="m2", stop_reason="end_turn", model="opus")
     ]
-    rig = await restarted(rig)
-    end = await ended(rig)
+    harness = await restarted(harness)
+    end = await ended(harness)
     assert end.status == "completed"
-    texts = [event.text for event in await rig.log() if isinstance(event, ev.Text)]
+    texts = [event.text for event in await harness.log() if isinstance(event, ev.Text)]
     assert texts == ["on the wire", "the answer"]
-    child, after = rig.kind.followed[0]
+    child, after = harness.kind.followed[0]
     assert child.pid == agent.pid
-    prompt = next(event for event in await rig.log() if isinstance(event, ev.UserMessage))
+    prompt = next(event for event in await harness.log() if isinstance(event, ev.UserMessage))
     assert after == prompt.message
-    assert await rig.services.children() == []
-    await rig.stop()
+    assert await harness.services.children() == []
+    await harness.stop()
 
 
 async def test_a_conversation_continues_although_the_agent_never_sent_its_id(tmp_path: Path) -> None:
     """Killed after the prompt and before the agent's first record: the rows it then wrote are the session's history."""
-    rig = await CoreHarness(tmp_path).start()
-    await rig.open()
-    await rig.send("one")
-    await (await rig.kind.launched()).prompted()
-    rig.kind.transcript = [row("assistant", "u9", [{"type": "text", "text": "hi"}], id="m1", stop_reason="end_turn")]
-    rig = await restarted(rig)
-    assert (await ended(rig)).status == "completed"
-    await rig.send("two")
-    assert (await rig.kind.launched(2)).launch.resume == SESSION
-    await rig.stop()
+    harness = await CoreHarness(tmp_path).start()
+    await harness.open()
+    await harness.send("one")
+    await (await harness.kind.launched()).prompted()
+    harness.kind.transcript = [
+        row("assistant", "u9", [{"type": "text", "text": "hi"}], id="m1", stop_reason="end_turn")
+    ]
+    harness = await restarted(harness)
+    assert (await ended(harness)).status == "completed"
+    await harness.send("two")
+    assert (await harness.kind.launched(2)).launch.resume == SESSION
+    await harness.stop()
 
 
 async def test_a_conversation_that_was_never_written_down_begins_anew(tmp_path: Path) -> None:
-    rig = await CoreHarness(tmp_path).start()
-    await rig.open()
-    await rig.send("one")
-    await (await rig.kind.launched()).prompted()
-    rig = await restarted(rig)
-    assert (await ended(rig)).status == "failed"
-    await rig.send("two")
-    assert (await rig.kind.launched(2)).launch.resume == ""
-    await rig.stop()
+    harness = await CoreHarness(tmp_path).start()
+    await harness.open()
+    await harness.send("one")
+    await (await harness.kind.launched()).prompted()
+    harness = await restarted(harness)
+    assert (await ended(harness)).status == "failed"
+    await harness.send("two")
+    assert (await harness.kind.launched(2)).launch.resume == ""
+    await harness.stop()
 
 
 async def test_wire_records_are_not_repeated_from_the_transcript(tmp_path: Path) -> None:
-    rig, agent = await working(tmp_path)
+    harness, agent = await working(tmp_path)
     await agent.text("said once", "m1")
-    page = await rig.store.read(SESSION, 0, 100)
+    page = await harness.store.read(SESSION, 0, 100)
     wire = msgspec.json.decode(page.entries[-1].raw or b"")
-    rig.kind.transcript = [
+    harness.kind.transcript = [
         row("assistant", wire["uuid"], [{"type": "text", "text": "said once"}], id="m1", stop_reason="end_turn")
     ]
-    rig = await restarted(rig)
-    assert (await ended(rig)).status == "completed"
-    assert [event.text for event in await rig.log() if isinstance(event, ev.Text)] == ["said once"]
-    await rig.stop()
+    harness = await restarted(harness)
+    assert (await ended(harness)).status == "completed"
+    assert [event.text for event in await harness.log() if isinstance(event, ev.Text)] == ["said once"]
+    await harness.stop()
 
 
 async def test_a_turn_without_a_final_answer_failed_because_the_gateway_was_lost(tmp_path: Path) -> None:
-    rig, agent = await working(tmp_path)
+    harness, agent = await working(tmp_path)
     await agent.call("c1", command="sleep 9")
-    rig = await restarted(rig)
-    end = await ended(rig)
+    harness = await restarted(harness)
+    end = await ended(harness)
     assert (end.status, end.reason) == ("failed", "gateway lost")
-    await rig.stop()
+    await harness.stop()
 
 
 async def test_pending_permissions_are_cancelled_when_the_agent_lost_its_gateway(tmp_path: Path) -> None:
-    rig, agent = await working(tmp_path)
+    harness, agent = await working(tmp_path)
     await agent.call("c1", command="touch x")
     await agent.ask("r1", "c1", command="touch x")
-    rig = await restarted(rig)
-    await ended(rig)
-    cancelled = [event.reason for event in await rig.log() if isinstance(event, ev.PermissionCancelled)]
+    harness = await restarted(harness)
+    await ended(harness)
+    cancelled = [event.reason for event in await harness.log() if isinstance(event, ev.PermissionCancelled)]
     assert cancelled == ["agent lost its gateway"]
-    await rig.stop()
+    await harness.stop()
 
 
 async def test_children_are_stopped_on_request(tmp_path: Path) -> None:
-    rig, agent = await working(tmp_path)
-    rig = await restarted(rig, kill_children=True)
-    await ended(rig)
-    assert [child.pid for child in rig.kind.ended] == [agent.pid]
-    await rig.stop()
+    harness, agent = await working(tmp_path)
+    harness = await restarted(harness, kill_children=True)
+    await ended(harness)
+    assert [child.pid for child in harness.kind.ended] == [agent.pid]
+    await harness.stop()
 
 
 async def test_no_second_process_runs_while_a_child_is_followed(tmp_path: Path) -> None:
-    rig, _ = await working(tmp_path)
-    await rig.send("two")
-    rig.kind.follow_until.clear()
-    rig = await restarted(rig)
-    await rig.send("three")
+    harness, _ = await working(tmp_path)
+    await harness.send("two")
+    harness.kind.follow_until.clear()
+    harness = await restarted(harness)
+    await harness.send("three")
     await asyncio.sleep(0)
-    assert len(rig.kind.agents) == 1
-    rig.kind.follow_until.set()
-    second = await rig.kind.launched(2)
+    assert len(harness.kind.agents) == 1
+    harness.kind.follow_until.set()
+    second = await harness.kind.launched(2)
     assert await second.prompted() == "two"
     assert second.launch.resume == SESSION
-    await rig.stop()
+    await harness.stop()
 
 
 async def test_queued_messages_are_not_lost(tmp_path: Path) -> None:
-    rig = await CoreHarness(tmp_path).start()
-    await rig.open()
-    rig.loaded().supervisor._closing = True  # killed before the message was delivered
-    reply = await rig.send("one")
-    rig = await restarted(rig)
-    agent = await rig.kind.launched()
+    harness = await CoreHarness(tmp_path).start()
+    await harness.open()
+    harness.loaded().supervisor._closing = True  # killed before the message was delivered
+    reply = await harness.send("one")
+    harness = await restarted(harness)
+    agent = await harness.kind.launched()
     assert await agent.prompted() == "one"
-    sent = [event.message for event in await rig.log() if isinstance(event, ev.UserMessage)]
+    sent = [event.message for event in await harness.log() if isinstance(event, ev.UserMessage)]
     assert sent == [reply.message]
-    await rig.stop()
+    await harness.stop()
 
 
 async def test_a_turn_whose_process_was_never_recorded_is_closed(tmp_path: Path) -> None:
-    rig, _ = await working(tmp_path)
-    await rig.services.forget_child(SESSION)
-    rig = await restarted(rig)
-    end = await ended(rig)
+    harness, _ = await working(tmp_path)
+    await harness.services.forget_child(SESSION)
+    harness = await restarted(harness)
+    end = await ended(harness)
     assert (end.status, end.reason) == ("failed", "gateway lost")
-    await rig.stop()
+    await harness.stop()
 
 
 async def test_a_repeated_send_after_the_restart_is_answered_from_the_log(tmp_path: Path) -> None:
-    rig, agent = await working(tmp_path)
-    reply = await rig.send("two", key="k")
+    harness, agent = await working(tmp_path)
+    reply = await harness.send("two", key="k")
     await agent.result()
-    rig = await restarted(rig)
-    again = await rig.do(cmd.Send(session=SESSION, content=(TextBlock("two"),), key="k"))
+    harness = await restarted(harness)
+    again = await harness.do(cmd.Send(session=SESSION, content=(TextBlock("two"),), key="k"))
     assert (again.seq, again.repeated) == (reply.seq, True)
-    await rig.stop()
+    await harness.stop()
 
 
 async def test_settings_and_rules_survive_a_restart(tmp_path: Path) -> None:
-    rig = await CoreHarness(tmp_path).start()
-    await rig.open(settings=cmd.Settings(model="haiku"))
-    await rig.do(cmd.SetMode(session=SESSION, mode="plan"))
-    rig = await restarted(rig)
-    await rig.registry.get(SESSION)
-    assert rig.state().settings == cmd.Settings(model="haiku", mode="plan")
-    await rig.stop()
+    harness = await CoreHarness(tmp_path).start()
+    await harness.open(settings=cmd.Settings(model="haiku"))
+    await harness.do(cmd.SetMode(session=SESSION, mode="plan"))
+    harness = await restarted(harness)
+    await harness.registry.get(SESSION)
+    assert harness.state().settings == cmd.Settings(model="haiku", mode="plan")
+    await harness.stop()
 
 
 async def test_marks_survive_a_restart_in_the_middle_of_a_stream(tmp_path: Path) -> None:
     """Deltas come from the wire and the block from the transcript: the block names its deltas, and they are dropped."""
-    rig, agent = await working(tmp_path)
+    harness, agent = await working(tmp_path)
 
     def stream(number: int, **event: Any) -> dict[str, Any]:
         return {"type": "stream_event", "uuid": f"s{number}", "session_id": SESSION, "parent_tool_use_id": None} | {
@@ -202,22 +204,22 @@ async def test_marks_survive_a_restart_in_the_middle_of_a_stream(tmp_path: Path)
         stream(3, type="content_block_delta", index=0, delta={"type": "text_delta", "text": "Hel"}),
     )
     await agent.say(stream(4, type="content_block_delta", index=0, delta={"type": "text_delta", "text": "lo"}))
-    deltas = [seq for seq, kind in enumerate(await rig.kinds(), 1) if kind == "text.delta"]
-    rig.kind.transcript = [
+    deltas = [seq for seq, kind in enumerate(await harness.kinds(), 1) if kind == "text.delta"]
+    harness.kind.transcript = [
         row("assistant", "u9", [{"type": "text", "text": "Hello world"}], id="m1", stop_reason="end_turn")
     ]
-    rig = await restarted(rig)
-    await ended(rig)
-    block = next(event for event in await rig.log() if isinstance(event, ev.Text))
+    harness = await restarted(harness)
+    await ended(harness)
+    block = next(event for event in await harness.log() if isinstance(event, ev.Text))
     assert block.text == "Hello world"
     assert block.marks == ((deltas[0], 3), (deltas[1], 5))
-    assert "text.delta" not in await rig.kinds()
-    await rig.stop()
+    assert "text.delta" not in await harness.kinds()
+    await harness.stop()
 
 
 async def test_timestamps_grow_across_a_restart_in_the_middle_of_a_quick_stream(tmp_path: Path) -> None:
     """Many deltas in one moment run ahead of the clock, and the checkpoint is at the last of them."""
-    rig, agent = await working(tmp_path)
+    harness, agent = await working(tmp_path)
     message = {"id": "m1", "type": "message", "role": "assistant", "model": "opus", "content": [], "usage": {}}
     events = [
         {"type": "message_start", "message": message},
@@ -230,34 +232,34 @@ async def test_timestamps_grow_across_a_restart_in_the_middle_of_a_quick_stream(
             for n, event in enumerate(events)
         )
     )
-    rig.kind.transcript = [row("assistant", "u9", [{"type": "text", "text": "x"}], id="m2", stop_reason="end_turn")]
-    rig = await restarted(rig)
-    await ended(rig)
-    times = [entry.at for entry in (await rig.store.read(SESSION, 0, 10_000)).entries]
+    harness.kind.transcript = [row("assistant", "u9", [{"type": "text", "text": "x"}], id="m2", stop_reason="end_turn")]
+    harness = await restarted(harness)
+    await ended(harness)
+    times = [entry.at for entry in (await harness.store.read(SESSION, 0, 10_000)).entries]
     assert len(times) > 999
     assert times == sorted(set(times))
-    await rig.stop()
+    await harness.stop()
 
 
 async def test_a_child_of_a_deleted_session_does_not_prevent_the_start(tmp_path: Path) -> None:
-    rig, _ = await working(tmp_path)
-    (child,) = await rig.services.children()
+    harness, _ = await working(tmp_path)
+    (child,) = await harness.services.children()
     stranger = SessionId("99999999-0000-0000-0000-000000000000")
-    await rig.services.remember_child(msgspec.structs.replace(child, session=stranger))
-    rig = await restarted(rig)
+    await harness.services.remember_child(msgspec.structs.replace(child, session=stranger))
+    harness = await restarted(harness)
     with pytest.raises(NotFound):
-        await rig.registry.get(stranger)
-    await rig.stop()
+        await harness.registry.get(stranger)
+    await harness.stop()
 
 
 async def test_an_exit_is_logged_once_although_the_gateway_died_right_after_it(tmp_path: Path) -> None:
-    rig, agent = await working(tmp_path)
-    children = await rig.services.children()
+    harness, agent = await working(tmp_path)
+    children = await harness.services.children()
     await agent.die(Exit(code=0))
     for child in children:
-        await rig.services.remember_child(child)
-    rig = await restarted(rig)
-    await rig.until(lambda: not rig.loaded().supervisor.following)
-    assert await rig.services.children() == [] and rig.kind.followed == []
-    assert (await rig.kinds()).count("agent.exited") == 1
-    await rig.stop()
+        await harness.services.remember_child(child)
+    harness = await restarted(harness)
+    await harness.until(lambda: not harness.loaded().supervisor.following)
+    assert await harness.services.children() == [] and harness.kind.followed == []
+    assert (await harness.kinds()).count("agent.exited") == 1
+    await harness.stop()

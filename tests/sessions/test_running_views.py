@@ -11,7 +11,7 @@ from fairlead.model.store import Entry, ProjectionWrite
 from fairlead.model.views import Made, Transient
 from patience import PATIENCE
 from sessions.test_feed import Socket
-from sessions.test_views import Desk, Tally, TallyFold, live, until
+from sessions.test_views import ProjectionHarness, Tally, TallyFold, live, until
 
 
 class SumFold(TallyFold):
@@ -41,89 +41,91 @@ class Sums(Tally):
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    desk = Desk(tmp_path)
-    desk.view = Sums()
-    await desk.start()
-    yield desk
-    await desk.close()
+async def harness(tmp_path: Path) -> AsyncIterator[ProjectionHarness]:
+    harness = ProjectionHarness(tmp_path)
+    harness.view = Sums()
+    await harness.start()
+    yield harness
+    await harness.close()
 
 
-async def test_a_subscriber_that_joins_in_the_middle_gets_the_sum_and_then_each_piece(desk: Desk) -> None:
-    await desk.append("text", "delta", "delta")
-    await desk.level()
+async def test_a_subscriber_that_joins_in_the_middle_gets_the_sum_and_then_each_piece(
+    harness: ProjectionHarness,
+) -> None:
+    await harness.append("text", "delta", "delta")
+    await harness.level()
     socket = Socket()
-    await live(desk.watch(socket, 0))
-    await desk.append("delta")
+    await live(harness.watch(socket, 0))
+    await harness.append("delta")
     assert await until(socket, b"~4\n") == ["1:1 text", "=2+3", "~4"]
 
 
-async def test_a_subscriber_that_lagged_gets_the_sum_marked_as_a_repeat(desk: Desk) -> None:
-    await desk.append("text")
-    await desk.level()
+async def test_a_subscriber_that_lagged_gets_the_sum_marked_as_a_repeat(harness: ProjectionHarness) -> None:
+    await harness.append("text")
+    await harness.level()
     socket = Socket()
-    watcher = desk.watch(socket, 1)
+    watcher = harness.watch(socket, 1)
     await live(watcher)
     socket.slow, socket.waiting = True, 1 << 20
-    await desk.append("delta", "delta")
-    await desk.level()
+    await harness.append("delta", "delta")
+    await harness.level()
     assert not watcher.live
     socket.slow, socket.waiting = False, 0
     watcher.drained()
     await live(watcher)
-    await desk.append("delta")
+    await harness.append("delta")
     assert await until(socket, b"~4\n") == ["=", "!2+3", "~4"]
 
 
 async def test_no_subscriber_joins_while_the_reducer_is_ahead_of_the_published_rows(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: ProjectionHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the sum would contain a piece that is sent right after it."""
-    await desk.append("text", "delta")
-    await desk.level()
-    derive, held, go = desk.store.write_projection, asyncio.Event(), asyncio.Event()
+    await harness.append("text", "delta")
+    await harness.level()
+    derive, held, go = harness.store.write_projection, asyncio.Event(), asyncio.Event()
 
     async def slowly(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         held.set()
         await go.wait()
         await derive(session, view, derived, expected)
 
-    monkeypatch.setattr(desk.store, "write_projection", slowly)
-    await desk.append("text", "delta", "delta")
+    monkeypatch.setattr(harness.store, "write_projection", slowly)
+    await harness.append("text", "delta", "delta")
     await asyncio.wait_for(held.wait(), PATIENCE)
     socket = Socket()
-    watcher = desk.watch(socket, 0)
+    watcher = harness.watch(socket, 0)
     async with asyncio.timeout(PATIENCE):
-        while not desk.projector.feed.joining:
+        while not harness.projector.feed.joining:
             await asyncio.sleep(0.002)
     assert not watcher.live, "it is level, and waits"
     go.set()
     await live(watcher)
-    await desk.append("delta")
+    await harness.append("delta")
     assert await until(socket, b"~6\n") == ["1:1 text", "2:2 text", "=4+5", "~6"]
 
 
 async def test_a_subscriber_that_leaves_while_it_waits_to_join_gets_nothing(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: ProjectionHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await desk.append("text")
-    await desk.level()
-    derive, held, go = desk.store.write_projection, asyncio.Event(), asyncio.Event()
+    await harness.append("text")
+    await harness.level()
+    derive, held, go = harness.store.write_projection, asyncio.Event(), asyncio.Event()
 
     async def slowly(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         held.set()
         await go.wait()
         await derive(session, view, derived, expected)
 
-    monkeypatch.setattr(desk.store, "write_projection", slowly)
-    await desk.append("text", "delta")
+    monkeypatch.setattr(harness.store, "write_projection", slowly)
+    await harness.append("text", "delta")
     await asyncio.wait_for(held.wait(), PATIENCE)
     socket = Socket()
-    watcher = desk.watch(socket, 1)
+    watcher = harness.watch(socket, 1)
     async with asyncio.timeout(PATIENCE):
-        while not desk.projector.feed.joining:
+        while not harness.projector.feed.joining:
             await asyncio.sleep(0.002)
     watcher.close()
     go.set()
-    await desk.level()
+    await harness.level()
     assert socket.sent == b"" and not watcher.live

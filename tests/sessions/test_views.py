@@ -80,7 +80,7 @@ class Tally:
         return self.folds[-1]
 
 
-class Shown:
+class RowEncoder:
     """An encoder: rows as `ordinal:data`, transient frames unchanged."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Shown:
         return f"{kind} {name}\n".encode()
 
 
-class Desk:
+class ProjectionHarness:
     """One session's log and the test projection over it; `restart` acts as after a kill -9."""
 
     def __init__(self, folder: Path) -> None:
@@ -105,7 +105,7 @@ class Desk:
         self.view = Tally()
         self.head = 0
 
-    async def start(self) -> "Desk":
+    async def start(self) -> "ProjectionHarness":
         self.store = await SqliteStore.open(self.folder)
         self.lease, self.log_id, self.head = await self.store.claim(SESSION)
         limits = SessionLimits(watcher_buffer=1 << 16)
@@ -146,14 +146,14 @@ class Desk:
         page = await self.store.rows(SESSION, "tally", 0, 100_000)
         return [(row.ordinal, row.seq, row.data, row.key) for row in page.rows]
 
-    def watch(self, socket: Socket, position: int, variant: Shown | None = None) -> Subscription:
+    def watch(self, socket: Socket, position: int, variant: RowEncoder | None = None) -> Subscription:
         feed = self.projector.feed
         found = Subscription(
             feed,
             ANN,
-            variant or Shown(),
+            variant or RowEncoder(),
             socket,
-            cursor=Cursor(position),
+            since=Cursor(position),
             head=position,
             log_id=self.log_id,
             verdict="ok",
@@ -163,10 +163,10 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    desk = await Desk(tmp_path).start()
-    yield desk
-    await desk.close()
+async def harness(tmp_path: Path) -> AsyncIterator[ProjectionHarness]:
+    harness = await ProjectionHarness(tmp_path).start()
+    yield harness
+    await harness.close()
 
 
 async def live(*watchers: Subscription) -> None:
@@ -184,20 +184,20 @@ async def until(socket: Socket, end: bytes) -> list[str]:
     return socket.sent.decode().splitlines()
 
 
-async def test_history_and_live_rows_are_numbered_without_gaps(desk: Desk) -> None:
-    await desk.append("text", "delta", "twice", "quiet")
+async def test_history_and_live_rows_are_numbered_without_gaps(harness: ProjectionHarness) -> None:
+    await harness.append("text", "delta", "twice", "quiet")
     socket = Socket()
-    assert await desk.level() == 3
-    await live(desk.watch(socket, 0))
-    await desk.append("delta", "text", "delta")
+    assert await harness.level() == 3
+    await live(harness.watch(socket, 0))
+    await harness.append("delta", "text", "delta")
     assert await until(socket, b"~7\n") == ["1:1 text", "2:2 twice", "3:3 again", "~5", "4:4 text", "~7"]
 
 
-async def test_a_row_is_stored_before_it_is_sent(desk: Desk) -> None:
-    await desk.append("text")
-    await desk.level()
+async def test_a_row_is_stored_before_it_is_sent(harness: ProjectionHarness) -> None:
+    await harness.append("text")
+    await harness.level()
     stored: list[int] = []
-    derive = desk.store.write_projection
+    derive = harness.store.write_projection
 
     async def slowly(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         assert b"2:" not in socket.sent
@@ -205,66 +205,66 @@ async def test_a_row_is_stored_before_it_is_sent(desk: Desk) -> None:
         assert b"2:" not in socket.sent
         stored.append(derived.head)
 
-    desk.store.write_projection = slowly  # type: ignore[method-assign]  # observed
+    harness.store.write_projection = slowly  # type: ignore[method-assign]  # observed
     socket = Socket()
-    desk.watch(socket, 0)
-    await desk.append("text")
+    harness.watch(socket, 0)
+    await harness.append("text")
     await until(socket, b"2:2 text\n")
     assert stored == [2]
 
 
-async def test_one_write_is_in_flight_and_later_rows_are_batched(desk: Desk) -> None:
-    await desk.append("text")
-    await desk.level()
+async def test_one_write_is_in_flight_and_later_rows_are_batched(harness: ProjectionHarness) -> None:
+    await harness.append("text")
+    await harness.level()
     gate, calls = asyncio.Event(), []
-    derive = desk.store.write_projection
+    derive = harness.store.write_projection
 
     async def held(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         calls.append(len(derived.made))
         await gate.wait()
         await derive(session, view, derived, expected)
 
-    desk.store.write_projection = held  # type: ignore[method-assign]  # held until the test releases it
-    await desk.append("text")
+    harness.store.write_projection = held  # type: ignore[method-assign]  # held until the test releases it
+    await harness.append("text")
     while not calls:
         await asyncio.sleep(0)
     for _ in range(4):
-        await desk.append("text")
+        await harness.append("text")
     gate.set()
-    assert await desk.level() == 6
+    assert await harness.level() == 6
     assert calls == [1, 4]
 
 
-async def test_transient_frames_are_not_stored(desk: Desk) -> None:
-    await desk.append("text")
-    await desk.level()
+async def test_transient_frames_are_not_stored(harness: ProjectionHarness) -> None:
+    await harness.append("text")
+    await harness.level()
     socket = Socket()
-    await live(desk.watch(socket, 1))
-    desk.store.write_projection = None  # type: ignore[method-assign,assignment]  # a call fails
-    await desk.append("delta", "delta", "quiet")
+    await live(harness.watch(socket, 1))
+    harness.store.write_projection = None  # type: ignore[method-assign,assignment]  # a call fails
+    await harness.append("delta", "delta", "quiet")
     assert await until(socket, b"~3\n") == ["~2", "~3"]
 
 
-async def test_a_row_is_encoded_once_for_any_number_of_subscribers(desk: Desk) -> None:
-    await desk.level()
-    variant, sockets = Shown(), [Socket() for _ in range(20)]
-    watchers = [desk.watch(socket, 0, variant) for socket in sockets]
+async def test_a_row_is_encoded_once_for_any_number_of_subscribers(harness: ProjectionHarness) -> None:
+    await harness.level()
+    variant, sockets = RowEncoder(), [Socket() for _ in range(20)]
+    watchers = [harness.watch(socket, 0, variant) for socket in sockets]
     await live(*watchers)
-    await desk.append("text", "delta", "text")
+    await harness.append("text", "delta", "text")
     for socket in sockets:
         assert await until(socket, b"2:2 text\n") == ["1:1 text", "~2", "2:2 text"]
     assert variant.encoded == 3
-    assert desk.projector.feed.encoded == 3
+    assert harness.projector.feed.encoded == 3
 
 
-async def test_a_slow_subscriber_gets_every_row_and_no_transient_frames(desk: Desk) -> None:
-    await desk.level()
+async def test_a_slow_subscriber_gets_every_row_and_no_transient_frames(harness: ProjectionHarness) -> None:
+    await harness.level()
     socket = Socket()
-    found = desk.watch(socket, 0)
+    found = harness.watch(socket, 0)
     await live(found)
     socket.slow, socket.waiting = True, 1 << 20
-    await desk.append(*["text", "delta"] * 30)
-    await desk.level()
+    await harness.append(*["text", "delta"] * 30)
+    await harness.level()
     assert socket.sent == b""
     socket.slow, socket.waiting = False, 0
     found.drained()
@@ -273,34 +273,34 @@ async def test_a_slow_subscriber_gets_every_row_and_no_transient_frames(desk: De
     assert len(socket.sent.splitlines()) == 30
 
 
-async def test_a_replaced_row_keeps_its_position(desk: Desk) -> None:
-    await desk.append("tool", "text", "end")
-    assert [row[2] for row in await desk.rows()] == [b"ended by 3", b"2 text", b"3 end"]
+async def test_a_replaced_row_keeps_its_position(harness: ProjectionHarness) -> None:
+    await harness.append("tool", "text", "end")
+    assert [row[2] for row in await harness.rows()] == [b"ended by 3", b"2 text", b"3 end"]
 
 
 async def test_entries_beyond_the_buffer_limit_are_read_from_the_log(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: ProjectionHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views, "WAITING", 20)
-    await desk.append("text")
-    await desk.level()
+    await harness.append("text")
+    await harness.level()
     gate = asyncio.Event()
-    derive = desk.store.write_projection
+    derive = harness.store.write_projection
 
     async def held(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         await gate.wait()
         await derive(session, view, derived, expected)
 
-    desk.store.write_projection = held  # type: ignore[method-assign]  # held until the test releases it
+    harness.store.write_projection = held  # type: ignore[method-assign]  # held until the test releases it
     for _ in range(50):
-        await desk.append("text", "delta")
-        assert desk.projector._waiting_bytes <= 20
+        await harness.append("text", "delta")
+        assert harness.projector._waiting_bytes <= 20
     gate.set()
-    assert await desk.level() == 51
+    assert await harness.level() == 51
 
 
-async def test_the_projector_waits_for_an_unavailable_store(desk: Desk) -> None:
-    derive, failures = desk.store.write_projection, [1, 2, 3]
+async def test_the_projector_waits_for_an_unavailable_store(harness: ProjectionHarness) -> None:
+    derive, failures = harness.store.write_projection, [1, 2, 3]
 
     async def failing(session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
         if failures:
@@ -308,27 +308,29 @@ async def test_the_projector_waits_for_an_unavailable_store(desk: Desk) -> None:
             raise Unavailable("no room on the disk")
         await derive(session, view, derived, expected)
 
-    desk.store.write_projection = failing  # type: ignore[method-assign]  # a disk that is full for a while
-    await desk.append("text")
-    asked = asyncio.create_task(desk.level())
+    harness.store.write_projection = failing  # type: ignore[method-assign]  # a disk that is full for a while
+    await harness.append("text")
+    asked = asyncio.create_task(harness.level())
     while not asked.done():
         await asyncio.sleep(0.002)
-        await desk.clock.advance(1)
+        await harness.clock.advance(1)
     assert await asked == 1
 
 
 @pytest.mark.parametrize("more", [1, 250])
-async def test_rows_of_another_writer_of_the_same_projection_are_picked_up(desk: Desk, more: int) -> None:
-    await desk.append("text")
-    await desk.level()
+async def test_rows_of_another_writer_of_the_same_projection_are_picked_up(
+    harness: ProjectionHarness, more: int
+) -> None:
+    await harness.append("text")
+    await harness.level()
     socket = Socket()
-    found = desk.watch(socket, 0)
+    found = harness.watch(socket, 0)
     await until(socket, b"1:1 text\n")
-    other = Projections(desk.services, lambda session: Hub(SESSION, desk.store), lambda session: None)
-    await desk.append("text", "text", publish=False)
-    await other.get(SESSION, "tally").wait_until(desk.head, lambda level: None)
+    other = Projections(harness.services, lambda session: Hub(SESSION, harness.store), lambda session: None)
+    await harness.append("text", "text", publish=False)
+    await other.get(SESSION, "tally").wait_until(harness.head, lambda level: None)
     await other.stop()
-    await desk.append(*["text"] * more)
+    await harness.append(*["text"] * more)
     last = 3 + more
     await until(socket, b"%d:%d text\n" % (last, last))
     assert socket.sent.splitlines() == [b"%d:%d text" % (n, n) for n in range(1, last + 1)]
@@ -336,81 +338,87 @@ async def test_rows_of_another_writer_of_the_same_projection_are_picked_up(desk:
 
 
 async def test_a_fault_in_a_projection_is_reported_to_callers_and_subscribers(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    harness: ProjectionHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await desk.append("text")
-    await desk.level()
+    await harness.append("text")
+    await harness.level()
     socket = Socket()
-    desk.watch(socket, 1)
-    await desk.append("broken")
+    harness.watch(socket, 1)
+    await harness.append("broken")
     await until(socket, b"failed\n")
     with pytest.raises(ProjectionFailed):
-        await desk.level()
+        await harness.level()
     assert "a fault in the view" in caplog.text
-    assert (await desk.store.rows(SESSION, "tally", 0, 10)).head == 1, "what was made before stays"
+    assert (await harness.store.rows(SESSION, "tally", 0, 10)).head == 1, "what was made before stays"
 
 
-async def test_a_checkpoint_that_cannot_be_decoded_is_rebuilt(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    await desk.append(*["text"] * 300)
-    before = await desk.rows()
-    folded = await desk.store.projection_state(SESSION, "tally")
+async def test_a_checkpoint_that_cannot_be_decoded_is_rebuilt(
+    harness: ProjectionHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    await harness.append(*["text"] * 300)
+    before = await harness.rows()
+    folded = await harness.store.projection_state(SESSION, "tally")
     assert folded.memory is not None
     bad = ProjectionWrite(
         made=(), seq=folded.seq, head=folded.head, memory=msgspec.structs.replace(folded.memory, data=b"?")
     )
-    await desk.store.write_projection(SESSION, "tally", bad, folded.seq)
-    await desk.restart()
-    await desk.append("text")
-    after = await desk.rows()
+    await harness.store.write_projection(SESSION, "tally", bad, folded.seq)
+    await harness.restart()
+    await harness.append("text")
+    after = await harness.rows()
     assert after[:-1] == before
     assert after[-1][:3] == (301, 301, b"301 text")
     assert "cannot read the checkpoint" in caplog.text
 
 
 async def test_a_projection_that_counts_differently_continues_from_the_last_ordinal(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    harness: ProjectionHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await desk.append("text", "text")
-    await desk.level()
+    await harness.append("text", "text")
+    await harness.level()
     more = ProjectionWrite(made=(ProjectionRow(3, 2, 0, b"of an older version of the view"),), seq=2, head=3)
-    await desk.store.write_projection(SESSION, "tally", more, 2)
-    await desk.restart()
-    await desk.append("text")
-    assert [row[:2] for row in await desk.rows()] == [(1, 1), (2, 2), (3, 2), (4, 3)]
+    await harness.store.write_projection(SESSION, "tally", more, 2)
+    await harness.restart()
+    await harness.append("text")
+    assert [row[:2] for row in await harness.rows()] == [(1, 1), (2, 2), (3, 2), (4, 3)]
     assert "it needs a new name" in caplog.text
 
 
-async def test_an_unused_projection_is_unloaded_and_continues_from_its_checkpoint(desk: Desk) -> None:
-    await desk.append("text", "delta", "text")
-    await desk.level()
-    first = desk.projector
-    await desk.projections.sweep()
-    assert desk.projector is first
-    await desk.clock.advance(UNLOAD_AFTER_S)
-    await desk.projections.sweep()
-    assert desk.feed.empty, "it listens to the session no more"
-    folded = await desk.store.projection_state(SESSION, "tally")
+async def test_an_unused_projection_is_unloaded_and_continues_from_its_checkpoint(
+    harness: ProjectionHarness,
+) -> None:
+    await harness.append("text", "delta", "text")
+    await harness.level()
+    first = harness.projector
+    await harness.projections.sweep()
+    assert harness.projector is first
+    await harness.clock.advance(UNLOAD_AFTER_S)
+    await harness.projections.sweep()
+    assert harness.feed.empty, "it listens to the session no more"
+    folded = await harness.store.projection_state(SESSION, "tally")
     assert folded.memory is not None
     assert (folded.memory.seq, folded.memory.head) == (3, 2)
-    await desk.append("text")
-    assert await desk.rows() == [(1, 1, b"1 text", "k1"), (2, 3, b"2 text", "k3"), (3, 4, b"3 text", "k4")]
-    assert desk.projector is not first
+    await harness.append("text")
+    assert await harness.rows() == [(1, 1, b"1 text", "k1"), (2, 3, b"2 text", "k3"), (3, 4, b"3 text", "k4")]
+    assert harness.projector is not first
 
 
-async def test_not_all_of_many_unwatched_projections_stay_loaded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_not_all_of_many_unwatched_projections_stay_loaded(
+    harness: ProjectionHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(views, "MOST_IDLE", 3)
     sessions = [new_session() for _ in range(8)]
     for session in sessions:
-        lease, _, head = await desk.store.claim(session)
-        await desk.store.append(lease, batch(1), head)
-    feeds = {session: Hub(session, desk.store) for session in sessions}
-    projections = Projections(desk.services, feeds.__getitem__, lambda session: None)
+        lease, _, head = await harness.store.claim(session)
+        await harness.store.append(lease, batch(1), head)
+    feeds = {session: Hub(session, harness.store) for session in sessions}
+    projections = Projections(harness.services, feeds.__getitem__, lambda session: None)
     watched = projections.get(sessions[0], "tally")
-    watcher = Subscription(watched.feed, ANN, Shown(), Socket(), cursor=Cursor(0), head=0, log_id="", verdict="ok")
+    watcher = Subscription(watched.feed, ANN, RowEncoder(), Socket(), since=Cursor(0), head=0, log_id="", verdict="ok")
     watcher.start()
     for session in sessions:
         assert await projections.get(session, "tally").wait_until(1, lambda level: level.head) == 1
-        await desk.clock.advance(1)
+        await harness.clock.advance(1)
     async with asyncio.timeout(PATIENCE):
         while [session for session in sessions if not feeds[session].empty] != [sessions[0], *sessions[-3:]]:
             await asyncio.sleep(0.002)
@@ -419,37 +427,39 @@ async def test_not_all_of_many_unwatched_projections_stay_loaded(desk: Desk, mon
     assert all(feed.empty for feed in feeds.values())
 
 
-async def test_a_projection_with_a_subscriber_is_not_unloaded(desk: Desk) -> None:
-    await desk.level()
-    found = desk.watch(Socket(), 0)
-    await desk.clock.advance(2 * UNLOAD_AFTER_S)
-    await desk.projections.sweep()
-    assert not desk.feed.empty
+async def test_a_projection_with_a_subscriber_is_not_unloaded(harness: ProjectionHarness) -> None:
+    await harness.level()
+    found = harness.watch(Socket(), 0)
+    await harness.clock.advance(2 * UNLOAD_AFTER_S)
+    await harness.projections.sweep()
+    assert not harness.feed.empty
     found.close()
-    await desk.projections.sweep()
-    assert desk.feed.empty
+    await harness.projections.sweep()
+    assert harness.feed.empty
 
 
-async def test_a_restart_reads_on_from_the_checkpoint_and_not_from_the_first_entry(desk: Desk) -> None:
-    await desk.append(*["text"] * 1000)
-    await desk.level()
-    await desk.restart()
+async def test_a_restart_reads_on_from_the_checkpoint_and_not_from_the_first_entry(
+    harness: ProjectionHarness,
+) -> None:
+    await harness.append(*["text"] * 1000)
+    await harness.level()
+    await harness.restart()
     read: list[int] = []
-    reading = desk.store.read
+    reading = harness.store.read
 
     async def counted(session: SessionId, after: int, limit: int, max_bytes: int = 4 << 20) -> Any:
         page = await reading(session, after, limit, max_bytes)
         read.append(len(page.entries))
         return page
 
-    desk.store.read = counted  # type: ignore[method-assign]  # counted
-    await desk.append(*["text"] * 10)
-    assert await desk.level() == 1010
+    harness.store.read = counted  # type: ignore[method-assign]  # counted
+    await harness.append(*["text"] * 10)
+    assert await harness.level() == 1010
     assert sum(read) <= 10 + views.CHECKPOINT_EVERY
 
 
-async def test_reducing_a_long_log_does_not_block_other_tasks(desk: Desk) -> None:
-    await desk.append(*["text"] * 5000)
+async def test_reducing_a_long_log_does_not_block_other_tasks(harness: ProjectionHarness) -> None:
+    await harness.append(*["text"] * 5000)
     turns = 0
 
     async def other() -> None:
@@ -459,7 +469,7 @@ async def test_reducing_a_long_log_does_not_block_other_tasks(desk: Desk) -> Non
             turns += 1
 
     task = asyncio.create_task(other())
-    assert await desk.level() == 5000
+    assert await harness.level() == 5000
     task.cancel()
     assert turns > 5000 / views.STRIDE
 
@@ -477,37 +487,37 @@ STEPS = st.lists(
 @settings(max_examples=25, deadline=None)
 @given(steps=STEPS)
 async def test_the_rows_are_the_same_wherever_the_gateway_is_killed(steps: list[Any], tmp_path_factory: Any) -> None:
-    desk = await Desk(tmp_path_factory.mktemp("desk")).start()
+    harness = await ProjectionHarness(tmp_path_factory.mktemp("data")).start()
     log: list[str] = []
     seen: dict[int, bytes] = {}
     try:
         for step in steps:
             if step == "kill":
-                await desk.restart()
+                await harness.restart()
             elif step == "kill before it is told":
                 log.append("text")
-                await desk.append("text", publish=False)
-                await desk.restart()
+                await harness.append("text", publish=False)
+                await harness.restart()
             elif step == "kill in the derive":
                 log.append("tool")
-                desk.projector.mark_used()
-                call = asyncio.create_task(desk.append("tool"))
+                harness.projector.mark_used()
+                call = asyncio.create_task(harness.append("tool"))
                 await asyncio.sleep(0)
                 await call
-                await desk.restart()
+                await harness.restart()
             elif step == "let go":
-                await desk.clock.advance(UNLOAD_AFTER_S)
-                await desk.projections.sweep()
+                await harness.clock.advance(UNLOAD_AFTER_S)
+                await harness.projections.sweep()
             elif step == "read":
-                for ordinal, seq, _, key in await desk.rows():
+                for ordinal, seq, _, key in await harness.rows():
                     assert seen.setdefault(ordinal, f"{seq} {key}".encode()) == f"{seq} {key}".encode()
             else:
                 log.extend(step)
-                desk.projector.mark_used()
-                await desk.append(*step)
-        assert await desk.rows() == whole(log)
+                harness.projector.mark_used()
+                await harness.append(*step)
+        assert await harness.rows() == whole(log)
     finally:
-        await desk.close()
+        await harness.close()
 
 
 def whole(log: Sequence[str]) -> list[tuple[int, int, bytes, str]]:
@@ -533,33 +543,33 @@ async def test_a_cut_and_a_resume_give_the_same_rows_as_a_full_replay(
     log: list[list[str]], cut: int, data: st.DataObject, tmp_path_factory: Any
 ) -> None:
     """For rows only: a replay has no transient frames. Ordinals are compared, because data may be replaced."""
-    desk = await Desk(tmp_path_factory.mktemp("desk")).start()
+    harness = await ProjectionHarness(tmp_path_factory.mktemp("data")).start()
     try:
         split = data.draw(st.integers(0, len(log)))
         for batch in log[:split]:
-            await desk.append(*batch)
-        head = await desk.level()
+            await harness.append(*batch)
+        head = await harness.level()
         before = Socket()
         cut = min(cut, head)
-        first = desk.watch(before, 0)
+        first = harness.watch(before, 0)
         if head:
-            await until(before, f"{(await desk.rows())[-1][2].decode()}\n".encode())
+            await until(before, f"{(await harness.rows())[-1][2].decode()}\n".encode())
         first.close()
         kept = [line for line in ordinals(before) if line <= cut]
         if data.draw(st.booleans()):
-            await desk.restart()
+            await harness.restart()
         resumed, whole_socket = Socket(), Socket()
-        desk.watch(resumed, cut)
+        harness.watch(resumed, cut)
         for batch in log[split:]:
-            await desk.append(*batch)
-        last = await desk.level()
-        desk.watch(whole_socket, 0)
+            await harness.append(*batch)
+        last = await harness.level()
+        harness.watch(whole_socket, 0)
         async with asyncio.timeout(PATIENCE):
             while (last > cut and ordinals(resumed)[-1:] != [last]) or (last and ordinals(whole_socket)[-1:] != [last]):
                 await asyncio.sleep(0.002)
         assert kept + ordinals(resumed) == ordinals(whole_socket) == list(range(1, last + 1))
     finally:
-        await desk.close()
+        await harness.close()
 
 
 def ordinals(socket: Socket) -> list[int]:
@@ -570,25 +580,25 @@ def ordinals(socket: Socket) -> list[int]:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[CoreHarness]:
-    rig = CoreHarness(tmp_path)
-    rig.views = {"tally": Tally()}
-    await rig.start()
-    yield rig
-    await rig.stop()
+async def core(tmp_path: Path) -> AsyncIterator[CoreHarness]:
+    core = CoreHarness(tmp_path)
+    core.views = {"tally": Tally()}
+    await core.start()
+    yield core
+    await core.stop()
 
 
-async def test_rows_of_a_projection_are_read_by_position_and_by_key(rig: CoreHarness) -> None:
-    agent = await rig.working()
+async def test_rows_of_a_projection_are_read_by_position_and_by_key(core: CoreHarness) -> None:
+    agent = await core.working()
     await agent.text("hello")
     await agent.result()
 
     async def ask(query: q.Query) -> Any:
-        return await rig.gateway.ask(BOB, query)
+        return await core.gateway.ask(BOB, query)
 
     page = await ask(q.ReadRows(SESSION, "tally", after=0))
-    assert page.head == len(page.rows) == len(await rig.log())
-    assert (page.seq, page.log_id) == (rig.loaded().core.log.head, rig.loaded().core.log.log_id)
+    assert page.head == len(page.rows) == len(await core.log())
+    assert (page.seq, page.log_id) == (core.loaded().core.log.head, core.loaded().core.log.log_id)
     assert (await ask(q.ReadRows(SESSION, "tally", after=1, limit=2))).rows == page.rows[1:3]
     assert (await ask(q.ReadRows(SESSION, "tally", limit=2))).rows == page.rows[-2:]
     assert (await ask(q.ReadRows(SESSION, "tally", before=3))).rows == page.rows[:2]
@@ -601,12 +611,12 @@ async def test_rows_of_a_projection_are_read_by_position_and_by_key(rig: CoreHar
         await ask(q.ReadProjection(SessionId("99999999-0000-4000-8000-000000000000"), "tally"))
 
 
-async def test_a_projections_cursor_is_an_ordinal_and_its_verdict_is_ok_or_gap(rig: CoreHarness) -> None:
-    await rig.open()
+async def test_a_projections_cursor_is_an_ordinal_and_its_verdict_is_ok_or_gap(core: CoreHarness) -> None:
+    await core.open()
     socket = Socket()
-    watch = await rig.gateway.watch(BOB, SESSION, Cursor(0), Shown(), socket, "tally")
+    watch = await core.gateway.watch(BOB, SESSION, Cursor(0), RowEncoder(), socket, "tally")
     head, log_id = watch.head, watch.log_id
-    assert head == len(await rig.log())
+    assert head == len(await core.log())
     for cursor, verdict in (
         (None, "ok"),
         (Cursor(head, log_id), "ok"),
@@ -614,46 +624,46 @@ async def test_a_projections_cursor_is_an_ordinal_and_its_verdict_is_ok_or_gap(r
         (Cursor(-1), "gap"),
         (Cursor(1, "another"), "gap"),
     ):
-        found = await rig.gateway.watch(BOB, SESSION, cursor, Shown(), Socket(), "tally")
+        found = await core.gateway.watch(BOB, SESSION, cursor, RowEncoder(), Socket(), "tally")
         assert found.verdict == verdict
         assert found.position == (0 if verdict == "gap" else head)
     with pytest.raises(NotFound):
-        await rig.gateway.watch(BOB, SESSION, None, Shown(), Socket(), "another")
+        await core.gateway.watch(BOB, SESSION, None, RowEncoder(), Socket(), "another")
 
 
-async def test_a_subscriber_of_a_projection_is_present_and_gets_signals(rig: CoreHarness) -> None:
-    await rig.open()
+async def test_a_subscriber_of_a_projection_is_present_and_gets_signals(core: CoreHarness) -> None:
+    await core.open()
     socket, other = Socket(), Socket()
-    mine = await rig.gateway.watch(BOB, SESSION, None, Shown(), socket, "tally")
+    mine = await core.gateway.watch(BOB, SESSION, None, RowEncoder(), socket, "tally")
     mine.start()
-    theirs = await rig.gateway.watch(ANN, SESSION, None, Shown(), other)
+    theirs = await core.gateway.watch(ANN, SESSION, None, RowEncoder(), other)
     theirs.start()
-    await rig.until(lambda: mine.live and theirs.live)
-    assert rig.registry.feed(SESSION).names == ("ann", "bob")
-    rig.gateway.signal(ANN, SESSION, "typing", None)
+    await core.until(lambda: mine.live and theirs.live)
+    assert core.registry.feed(SESSION).names == ("ann", "bob")
+    core.gateway.signal(ANN, SESSION, "typing", None)
     assert socket.sent.endswith(b"typing ann\n")
     assert b"typing" not in other.sent
     mine.close()
     assert other.sent.endswith(b"presence bob\n")
 
 
-async def test_a_fork_is_reduced_from_its_own_log(rig: CoreHarness) -> None:
-    agent = await rig.working()
+async def test_a_fork_is_reduced_from_its_own_log(core: CoreHarness) -> None:
+    agent = await core.working()
     await agent.text("hello")
     await agent.result()
-    parent = await rig.gateway.ask(BOB, q.ReadRows(SESSION, "tally", after=0))
-    await rig.do(Fork(session=SESSION, child=CHILD))
-    child = await rig.gateway.ask(BOB, q.ReadRows(CHILD, "tally", after=0))
+    parent = await core.gateway.ask(BOB, q.ReadRows(SESSION, "tally", after=0))
+    await core.do(Fork(session=SESSION, child=CHILD))
+    child = await core.gateway.ask(BOB, q.ReadRows(CHILD, "tally", after=0))
     assert [row.data for row in child.rows[: parent.head]] == [row.data for row in parent.rows]
-    assert child.head == len(await rig.log(CHILD))
+    assert child.head == len(await core.log(CHILD))
 
 
-async def test_a_deleted_session_has_no_projections_left(rig: CoreHarness) -> None:
-    await rig.open()
+async def test_a_deleted_session_has_no_projections_left(core: CoreHarness) -> None:
+    await core.open()
     socket = Socket()
-    watch = await rig.gateway.watch(BOB, SESSION, None, Shown(), socket, "tally")
+    watch = await core.gateway.watch(BOB, SESSION, None, RowEncoder(), socket, "tally")
     watch.start()
-    await rig.do(Delete(session=SESSION))
+    await core.do(Delete(session=SESSION))
     assert socket.sent.endswith(b"failed\n")
     with pytest.raises(NotFound):
-        await rig.gateway.ask(BOB, q.ReadRows(SESSION, "tally", after=0))
+        await core.gateway.ask(BOB, q.ReadRows(SESSION, "tally", after=0))

@@ -68,7 +68,7 @@ async def main(folder, session):
     position = await projector.wait_until(head, lambda level: level.head)
     who = Identity("c", "u", "n", frozenset({"view"}))
     cursor = Cursor(position)
-    Subscription(projector.feed, who, Shown(), Out(), cursor=cursor, head=position, log_id="", verdict="ok").start()
+    Subscription(projector.feed, who, Shown(), Out(), since=cursor, head=position, log_id="", verdict="ok").start()
     print("begun", flush=True)
     while True:
         kinds = ("delta", "text", "delta", "text", "text")

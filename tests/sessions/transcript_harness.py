@@ -15,7 +15,6 @@ from fairlead.model.queries import EventPage, GetSession, ListSessions, ReadMess
 from fairlead.model.store import SessionFilter, SessionPage, Summary
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.registry import Registry
-from fairlead.sessions.transcripts.actions import TranscriptActions
 from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
 from sessions.harness import ANN, CoreHarness
@@ -30,9 +29,8 @@ class TranscriptHarness(CoreHarness):
         super().__init__(folder, **policy)
         self.kind.name = "claude"
         self.home = Home(folder)
-        self.keeper: TranscriptImporter
+        self.importer: TranscriptImporter
         self.archiver: TranscriptArchive
-        self.actions: TranscriptActions
         self.watch = watch
         self.archive = archive
         self.archive_bytes = 1 << 30
@@ -47,27 +45,26 @@ class TranscriptHarness(CoreHarness):
             kinds={"claude": self.kind},
             default_agent="claude",
             transcripts=source,
-            agent_ended=lambda session: self.keeper.agent_ended(session),
-            turn_ended=lambda session: self.keeper.turn_ended(session),
+            agent_ended=lambda session: self.importer.agent_ended(session),
+            turn_ended=lambda session: self.importer.turn_ended(session),
         )
         self.registry = Registry(self.services)
         self.gateway = SessionGateway(self.services, self.registry)
-        self.keeper = self.registry.opener = TranscriptImporter(self.services, source, self.registry)
-        self.archiver = TranscriptArchive(self.services, self.keeper, on=self.archive, limit=self.archive_bytes)
-        self.actions = TranscriptActions(self.services, self.keeper, self.archiver)
+        self.importer = self.registry.opener = TranscriptImporter(self.services, source, self.registry)
+        self.archiver = TranscriptArchive(self.services, self.importer, on=self.archive, limit=self.archive_bytes)
         await self.registry.start(kill_children=kill_children)
         if self.watch:
-            self.keeper.start()
+            self.importer.start()
             self.archiver.start()
-            await self.keeper.watching.wait()
+            await self.importer.watching.wait()
         return self
 
     async def stop(self) -> None:
-        await self.keeper.stop()
+        await self.importer.stop()
         await super().stop()
 
     async def crash(self) -> None:
-        await self.keeper.stop()
+        await self.importer.stop()
         await super().crash()
 
     # --- shortcuts
@@ -80,7 +77,7 @@ class TranscriptHarness(CoreHarness):
         view: SessionView = await self.gateway.ask(ANN, GetSession(session))
         return view
 
-    async def said(self, session: SessionId = FOUND) -> list[str]:
+    async def messages(self, session: SessionId = FOUND) -> list[str]:
         """The messages of the conversation, as history shows them."""
         page: EventPage = await self.gateway.ask(ANN, ReadMessages(session, None, 1000))
         words = []

@@ -109,7 +109,7 @@ async def test_a_full_disk_loses_nothing_acknowledged(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_poisoned_call_fails_alone(store: SqliteStore) -> None:
+async def test_a_poisoned_call_fails_without_the_others(store: SqliteStore) -> None:
     leases = [(await store.claim(new_session()))[0] for _ in range(6)]
     # A surrogate has no UTF-8, so SQLite rejects it: an error in the middle of the shared transaction.
     poisoned = Batch(entries=(NewEntry(1, 0, "\ud800", b"{}"),))
@@ -250,4 +250,4 @@ def release_everything(store: SqliteStore) -> None:
     while not store._readers._idle.empty():
         store._readers._idle.get_nowait().close()
     assert store._lock is not None
-    store._lock.release()
+    store._lock.close()

@@ -135,7 +135,7 @@ class StoreMachine(RuleBasedStateMachine):
         if not log.erased:
             other = Batch(entries=(NewEntry(log.head + 5, 0, "text", b"never seen before, and too long to be drawn"),))
             error = self.run(refusal(Conflict, self.store.append(log.lease, other, log.head + wrong)))
-            assert error.head == log.head
+            assert error.data["head"] == log.head
 
     @rule(log=logs)
     def claim_again(self, log: Log) -> None:

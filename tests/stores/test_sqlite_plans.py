@@ -12,7 +12,7 @@ from fairlead.model.store import (
     Checkpoint,
     ForkPoint,
     Lease,
-    RowReplacement,
+    ReplaceRow,
     SessionFilter,
     StoredReply,
     Summary,
@@ -100,10 +100,10 @@ def test_no_call_of_the_live_path_scans_a_table(opened: Opened, tmp_path: Path) 
         owners.release(db, nested)
         sessions.list_sessions(db, SessionFilter(archived=None))
         rows = [row(n, f"k{n}") for n in range(1, 101)]
-        projections.Derive(fork.session, "v", derived(*rows, RowReplacement("k7", b""), seq=5, head=100), 0)(db)
+        projections.Derive(fork.session, "v", derived(*rows, ReplaceRow("k7", b""), seq=5, head=100), 0)(db)
         projections.read_state(db, fork.session, "v")
-        projections.page_forward(db, fork.session, "v", 50, 10, 1 << 20)
-        projections.page_backward(db, fork.session, "v", None, 10, 1 << 20)
+        projections.read_page(db, fork.session, "v", 50, 10, 1 << 20)
+        projections.read_page(db, fork.session, "v", read.NO_END, 10, 1 << 20, newest=True)
         projections.row_of(db, fork.session, "v", "k9")
         erase.remove_slice(db, 1)
         erase.hidden(db)
@@ -162,12 +162,10 @@ def test_a_row_costs_the_same_in_a_long_projection(opened: Opened) -> None:
         nonlocal counted
         counted = 0
         db.set_progress_handler(tick, 1)
-        more = derived(
-            row(head + 1, f"k{head + 1}"), RowReplacement(f"k{head}", b""), seq=(head + 1) * 10, head=head + 1
-        )
+        more = derived(row(head + 1, f"k{head + 1}"), ReplaceRow(f"k{head}", b""), seq=(head + 1) * 10, head=head + 1)
         projections.Derive(session, "v", more, head * 10)(db)
-        projections.page_forward(db, session, "v", head - 5, 5, 1 << 20)
-        projections.page_backward(db, session, "v", None, 5, 1 << 20)
+        projections.read_page(db, session, "v", head - 5, 5, 1 << 20)
+        projections.read_page(db, session, "v", read.NO_END, 5, 1 << 20, newest=True)
         projections.row_of(db, session, "v", f"k{head + 1}")
         db.set_progress_handler(None, 0)
         return counted

@@ -35,7 +35,7 @@ def uploads(tmp_path: Path) -> Uploads:
     return Uploads(tmp_path / "uploads")
 
 
-async def do(uploads: Uploads, action: ServiceCall, who: Identity = ANN) -> Any:
+async def do(uploads: Uploads, action: ServiceCall[Any], who: Identity = ANN) -> Any:
     return await uploads.handlers()[type(action)](who, action)
 
 

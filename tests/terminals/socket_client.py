@@ -38,7 +38,7 @@ class OnSocket:
     async def fit(self, columns: int, rows: int) -> None:
         await self.say(**self.resize(columns, rows))
 
-    async def hear(self) -> dict[str, Any]:
+    async def next_frame(self) -> dict[str, Any]:
         frame: dict[str, Any] = json.loads(await asyncio.wait_for(self.socket.recv(), PATIENCE))
         self.frames.append(frame)
         self.receive(frame)
@@ -47,16 +47,16 @@ class OnSocket:
     async def until(self, holds: Callable[[], Any]) -> None:
         try:
             while not holds():
-                await self.hear()
+                await self.next_frame()
         except TimeoutError:
             shown = [line for line in self.screen.lines() if line]
             raise AssertionError(f"it did not come; there is {shown}, and {self.frames[-3:]}") from None
 
-    async def seen(self, text: str) -> None:
+    async def wait_for_text(self, text: str) -> None:
         """Wait until the text is on the screen."""
         await self.until(lambda: any(text in line for line in self.screen.lines()))
 
-    async def said(self, line: str) -> None:
+    async def wait_for_line(self, line: str) -> None:
         """Wait for a whole line of the screen, alone or after a prompt; a line that is too wide wraps."""
         wide = len(line) > NARROW
 

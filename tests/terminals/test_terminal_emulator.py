@@ -113,10 +113,10 @@ def test_device_query_is_answered_here_and_not_passed_to_watchers(asked: str, an
 
 
 @pytest.mark.parametrize(
-    "told", ["\x1b[1;5H", "\x1b]11;#fff\x07", "\x1b[u", "\x1b[s", "\x1b[22;0t", "\x1b[>1u", "\x07"]
+    "sequence", ["\x1b[1;5H", "\x1b]11;#fff\x07", "\x1b[u", "\x1b[s", "\x1b[22;0t", "\x1b[>1u", "\x07"]
 )
-def test_other_sequences_are_passed_on(told: str) -> None:
-    assert Emulator(10, 3).feed(told.encode()) == (told.encode(), b"")
+def test_other_sequences_are_passed_on(sequence: str) -> None:
+    assert Emulator(10, 3).feed(sequence.encode()) == (sequence.encode(), b"")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_modes_are_remembered() -> None:
     seen = state(terminal)
     assert {mode for mode, on in seen.modes.items() if on != DEFAULTS[mode]} == {1, 12, 1000, 1006, PASTE}
     assert (seen.keypad, seen.insert, seen.newline, seen.shape) == (True, True, False, 5)
-    assert (seen.title, seen.keyboard, terminal.pasting) == ("it", b"\x1b[>4;2m", True)
+    assert (seen.title, seen.keyboard, terminal.vt.mode(PASTE)) == ("it", b"\x1b[>4;2m", True)
     terminal.feed(b"\x1bc")
     assert state(terminal) == state(Emulator(10, 3))
 
@@ -314,4 +314,4 @@ def test_the_prompt_of_the_real_cli_is_on_the_screen(name: str) -> None:
     lines = [line.replace("\xa0", " ").rstrip() for line in terminal.lines()]
     assert "● Hello! I am a scripted model: nothing here is thought up, and nothing leaves" in lines
     assert "❯" in lines[lines.index("  fairlead doctor --scripts lists them all.") :]
-    assert terminal.pasting
+    assert terminal.vt.mode(PASTE)

@@ -28,12 +28,12 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[TerminalRegistry]:
     """The registries that gateways create."""
     found: list[TerminalRegistry] = []
 
-    class Seen(TerminalRegistry):
+    class RecordedRegistry(TerminalRegistry):
         def __init__(self, clock: Clock, most: int, **sandboxes: Any) -> None:
             super().__init__(clock, most, **sandboxes)
             found.append(self)
 
-    monkeypatch.setattr("fairlead.wiring.gateway.TerminalRegistry", Seen)
+    monkeypatch.setattr("fairlead.wiring.gateway.TerminalRegistry", RecordedRegistry)
     return found
 
 

@@ -138,13 +138,6 @@ async def test_unusual_sizes_are_accepted(terminals: TerminalRegistry) -> None:
         assert 0 < terminal.screen.size.rows <= MOST.rows
 
 
-async def test_bracketed_paste_is_detected(terminals: TerminalRegistry) -> None:
-    terminal = await terminals.open("one", shell("printf '\\033[?2004h'; read x; printf '\\033[?2004l'; read x"))
-    assert (await until(terminal, lambda screen: screen.pasting)).pasting
-    await terminal.write(b"\r")
-    await until(terminal, lambda screen: not screen.pasting)
-
-
 async def test_device_query_is_answered_without_the_watchers(terminals: TerminalRegistry) -> None:
     asks = "import sys, tty; tty.setraw(0); print('ab\\x1b[6n', end='', flush=True); print(ascii(sys.stdin.read(6)))"
     terminal = await terminals.open("one", python(asks))

@@ -232,7 +232,7 @@ async def test_shell_starts_even_if_its_recording_cannot_begin(
     (tmp_path / "file").touch()
     terminal = await terminals.open("one", program("exit 4", recording=str(tmp_path / "file" / "one.cast")))
     assert await ended(terminal) == Exit(code=4)
-    assert "a terminal is not recorded" in caplog.text
+    assert "a terminal cannot be recorded" in caplog.text
 
 
 async def test_recording_ends_at_its_limit_and_the_shell_continues(
@@ -242,7 +242,7 @@ async def test_recording_ends_at_its_limit_and_the_shell_continues(
     path = tmp_path / "one.cast"
     terminal = await terminals.open("one", program(f"{FLOOD}; exit 5", recording=str(path)))
     assert await ended(terminal) == Exit(code=5)
-    assert path.stat().st_size <= 2000 and "a recording of a terminal ends" in caplog.text
+    assert path.stat().st_size <= 2000 and "the recording of a terminal was stopped" in caplog.text
     for line in path.read_text().splitlines():
         json.loads(line)
 
@@ -256,7 +256,7 @@ async def test_full_disk_ends_only_the_recording(
     monkeypatch.setattr(recording, "_write_all", full)
     terminal = await terminals.open("one", program("echo hello; exit 6", recording=str(tmp_path / "one.cast")))
     assert await ended(terminal) == Exit(code=6)
-    assert "a recording of a terminal ends" in caplog.text
+    assert "the recording of a terminal was stopped" in caplog.text
 
 
 async def test_slow_disk_ends_only_the_recording(
@@ -269,7 +269,7 @@ async def test_slow_disk_ends_only_the_recording(
     terminal.print_notice("after")
     await terminal.write(b"\r")
     assert await ended(terminal) == Exit(code=8)
-    assert "a recording of a terminal ends" in caplog.text
+    assert "the recording of a terminal was stopped" in caplog.text
     assert [json.loads(line)["version"] for line in path.read_text().splitlines()] == [2]
 
 

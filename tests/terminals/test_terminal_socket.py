@@ -33,7 +33,7 @@ pytestmark = pytest.mark.process
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "PS1": "$ "}
 
 
-class House:
+class TerminalHarness:
     def __init__(self, served: Served, terminals: TerminalRegistry) -> None:
         self.served = served
         self.terminals = terminals
@@ -63,7 +63,7 @@ class Client:
     async def say(self, **frame: Any) -> None:
         await self.socket.send(json.dumps(frame))
 
-    async def hear(self) -> dict[str, Any] | None:
+    async def receive(self) -> dict[str, Any] | None:
         """The next frame if it is a text frame; None for a binary one."""
         frame = await asyncio.wait_for(self.socket.recv(), PATIENCE)
         if isinstance(frame, bytes):
@@ -74,8 +74,8 @@ class Client:
             self.screen.resize(self.messages[-1]["cols"], self.messages[-1]["rows"])
         return self.messages[-1]
 
-    async def heard(self, kind: str) -> dict[str, Any]:
-        while (frame := await self.hear()) is None or frame["type"] != kind:
+    async def wait_for(self, kind: str) -> dict[str, Any]:
+        while (frame := await self.receive()) is None or frame["type"] != kind:
             pass
         return frame
 
@@ -83,56 +83,56 @@ class Client:
         """The code that the server closes with."""
         try:
             while True:
-                await self.hear()
+                await self.receive()
         except ConnectionClosed as closed:
             return closed.rcvd.code if closed.rcvd is not None else 0
 
-    async def seen(self, text: str) -> None:
+    async def wait_for_text(self, text: str) -> None:
         while not any(text in line for line in self.screen.lines()):
-            await self.hear()
+            await self.receive()
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
+async def harness() -> AsyncIterator[TerminalHarness]:
     terminals = TerminalRegistry(SystemClock(), 4, StopTimeouts(close=1, terminate=1))
-    async with serving(performers=TerminalActions(terminals).performers()) as served:
-        yield House(served, terminals)
+    async with serving(performers=TerminalActions(terminals).handlers()) as served:
+        yield TerminalHarness(served, terminals)
         await terminals.close()
 
 
-async def test_user_watches_and_types(house: House) -> None:
-    await house.open()
-    async with house.join() as client:
-        await client.seen("$")
+async def test_user_watches_and_types(harness: TerminalHarness) -> None:
+    await harness.open()
+    async with harness.join() as client:
+        await client.wait_for_text("$")
         assert client.messages == [{"type": "size", "cols": 40, "rows": 5}]
         await client.say(type="input", data="echo $((6 * 7)) é\r")
-        await client.seen("42 é")
+        await client.wait_for_text("42 é")
         await client.say(type="ping")
-        await client.heard("pong")
+        await client.wait_for("pong")
 
 
-async def test_size_is_sent_and_the_screen_is_redrawn_for_it(house: House) -> None:
-    await house.open("echo hello; read x; stty size; read x")
-    async with house.join() as client, house.join() as other:
-        await client.seen("hello")
-        await other.seen("hello")
+async def test_size_is_sent_and_the_screen_is_redrawn_for_it(harness: TerminalHarness) -> None:
+    await harness.open("echo hello; read x; stty size; read x")
+    async with harness.join() as client, harness.join() as other:
+        await client.wait_for_text("hello")
+        await other.wait_for_text("hello")
         await client.say(type="resize", cols=30, rows=4)
-        assert (await other.heard("size")) == {"type": "size", "cols": 30, "rows": 4}
-        assert (await other.hear()) == {"type": "redraw"}
-        assert (await other.hear()) is None
+        assert (await other.wait_for("size")) == {"type": "size", "cols": 30, "rows": 4}
+        assert (await other.receive()) == {"type": "redraw"}
+        assert (await other.receive()) is None
         await client.say(type="input", data="\r")
-        await other.seen("4 30")
+        await other.wait_for_text("4 30")
 
 
-async def test_exit_is_sent(house: House) -> None:
-    await house.open("read x; exit 3")
-    async with house.join() as client:
-        await client.hear()
+async def test_exit_is_sent(harness: TerminalHarness) -> None:
+    await harness.open("read x; exit 3")
+    async with harness.join() as client:
+        await client.receive()
         await client.say(type="input", data="\r")
-        assert await client.heard("exit") == {"type": "exit", "code": 3, "signal": None}
+        assert await client.wait_for("exit") == {"type": "exit", "code": 3, "signal": None}
         assert await client.closed() == 1000
-    async with house.join() as late:
-        assert await late.heard("exit") == {"type": "exit", "code": 3, "signal": None}
+    async with harness.join() as late:
+        assert await late.wait_for("exit") == {"type": "exit", "code": 3, "signal": None}
 
 
 @pytest.mark.parametrize(
@@ -151,64 +151,66 @@ async def test_exit_is_sent(house: House) -> None:
         ('{"type":"resize","cols":100000,"rows":5}', "bad_request"),
     ],
 )
-async def test_a_bad_frame_is_answered_and_ends_nothing(house: House, frame: str | bytes, code: str) -> None:
-    await house.open()
-    async with house.join() as client:
+async def test_a_bad_frame_is_answered_and_ends_nothing(
+    harness: TerminalHarness, frame: str | bytes, code: str
+) -> None:
+    await harness.open()
+    async with harness.join() as client:
         await client.socket.send(frame)
-        assert (await client.heard("error"))["code"] == code
+        assert (await client.wait_for("error"))["code"] == code
         await client.say(type="input", data="echo on\r")
-        await client.seen("on")
+        await client.wait_for_text("on")
 
 
-async def test_a_session_without_a_terminal_is_refused_before_the_upgrade(house: House) -> None:
-    await house.open()
+async def test_a_session_without_a_terminal_is_refused_before_the_upgrade(harness: TerminalHarness) -> None:
+    await harness.open()
     for session, status in ((OTHER, 404), ("not-an-id", 400)):
         with pytest.raises(InvalidStatus) as refused:
-            async with house.join(session=session):
+            async with harness.join(session=session):
                 pass
         assert refused.value.response.status_code == status
 
 
-async def test_scope_terminal_is_required(house: House) -> None:
-    await house.open()
-    chatting = await house.served.token("view", "chat", "approve", name="chatting")
+async def test_scope_terminal_is_required(harness: TerminalHarness) -> None:
+    await harness.open()
+    chatting = await harness.served.token("view", "chat", "approve", name="chatting")
     with pytest.raises(InvalidStatus) as refused:
-        async with house.join(chatting):
+        async with harness.join(chatting):
             pass
     assert refused.value.response.status_code == 403
-    async with house.served.client(chatting) as http:
+    async with harness.served.client(chatting) as http:
         assert (await http.get(f"/v1/sessions/{SESSION}/terminal")).status_code == 403
-    typing = await house.served.token("terminal", name="typing")
-    async with house.join(typing) as client:
-        await client.seen("$")
+    typing = await harness.served.token("terminal", name="typing")
+    async with harness.join(typing) as client:
+        await client.wait_for_text("$")
 
 
-async def test_socket_of_a_revoked_credential_is_closed(house: House) -> None:
-    terminal = await house.open()
-    token = await house.served.token("terminal", name="typing")
-    async with house.join(token) as client:
-        await client.seen("$")
+async def test_socket_of_a_revoked_credential_is_closed(harness: TerminalHarness) -> None:
+    terminal = await harness.open()
+    token = await harness.served.token("terminal", name="typing")
+    async with harness.join(token) as client:
+        await client.wait_for_text("$")
         await client.say(type="resize", cols=20, rows=4)
-        await client.heard("size")
-        await house.served.credentials.revoke("token", house.served.tokens["typing"])
+        await client.wait_for("size")
+        await harness.served.credentials.revoke("token", harness.served.tokens["typing"])
         assert await client.closed() == REVOKED
     await until(lambda: terminal.screen.size == Size(40, 5))
 
 
-async def test_message_size_is_limited(house: House) -> None:
-    await house.open()
-    async with house.join() as client:
-        await client.seen("$")
+async def test_message_size_is_limited(harness: TerminalHarness) -> None:
+    await harness.open()
+    async with harness.join() as client:
+        await client.wait_for_text("$")
         await client.socket.send(json.dumps({"type": "input", "data": "x" * MESSAGE_LIMIT}))
         assert await client.closed() == 1009
 
 
-async def test_screen_can_be_read_by_scripts(house: House) -> None:
-    terminal = await house.open("printf 'hello\\r\\n$ '; read x; exit 2")
+async def test_screen_can_be_read_by_scripts(harness: TerminalHarness) -> None:
+    terminal = await harness.open("printf 'hello\\r\\n$ '; read x; exit 2")
     while "hello" not in terminal.screen.lines:
         await terminal.changed(terminal.screen.version)
     path = f"/v1/sessions/{SESSION}/terminal"
-    async with house.served.client() as http:
+    async with harness.served.client() as http:
         shown = (await http.get(path)).json()
         while shown["row"] == 0 or shown["column"] < 2:
             shown = (await http.get(path)).json()
@@ -257,12 +259,12 @@ class HeldWire:
     def resume(self) -> None:
         self.paused = False
 
-    def hang_up(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str) -> None:
         self.closed = code
 
 
-async def test_nothing_more_is_sent_to_a_client_that_does_not_read(house: House) -> None:
-    terminal = await house.open("read x; seq 100000; echo done; read x")
+async def test_nothing_more_is_sent_to_a_client_that_does_not_read(harness: TerminalHarness) -> None:
+    terminal = await harness.open("read x; seq 100000; echo done; read x")
     wire, holder = HeldWire(), SocketAttachment(terminal, NativeTerminalCodec(), "slow")
     holder.attached(wire)
     await terminal.write(b"\r")
@@ -276,8 +278,8 @@ async def test_nothing_more_is_sent_to_a_client_that_does_not_read(house: House)
     holder.detached(1000)
 
 
-async def test_program_that_does_not_read_pauses_the_client(house: House) -> None:
-    terminal = await house.open("stty raw -echo; echo ready; read x </dev/null; sleep 600")
+async def test_program_that_does_not_read_pauses_the_client(harness: TerminalHarness) -> None:
+    terminal = await harness.open("stty raw -echo; echo ready; read x </dev/null; sleep 600")
     wire, holder = HeldWire(), SocketAttachment(terminal, NativeTerminalCodec(), "eager")
     holder.attached(wire)
     while "ready" not in terminal.screen.lines:
@@ -294,12 +296,14 @@ async def test_program_that_does_not_read_pauses_the_client(house: House) -> Non
     holder.detached(1000)
 
 
-async def test_socket_is_closed_when_encoding_its_output_fails(house: House, caplog: pytest.LogCaptureFixture) -> None:
+async def test_socket_is_closed_when_encoding_its_output_fails(
+    harness: TerminalHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     class Broken(NativeTerminalCodec):
         def output(self, output: TerminalOutput) -> bytes:
             raise RuntimeError("not today")
 
-    terminal = await house.open()
+    terminal = await harness.open()
     wire, holder = HeldWire(), SocketAttachment(terminal, Broken(), "unlucky")
     holder.attached(wire)
     await until(lambda: wire.closed == 1011)
@@ -313,18 +317,18 @@ def opening() -> Handshake:
     return Handshake(head=head, who=who, version="1", fresh=lambda: "f", params={"session": SESSION})
 
 
-async def test_input_sent_before_the_terminal_is_found_is_not_lost(house: House) -> None:
-    terminal = await house.open()
+async def test_input_sent_before_the_terminal_is_found_is_not_lost(harness: TerminalHarness) -> None:
+    terminal = await harness.open()
     async with asyncio.timeout(PATIENCE):
         await _early(terminal)
 
 
 async def _early(terminal: Terminal) -> None:
-    talk = TerminalConversation(opening())
-    (run,) = talk.opened()
+    conversation = TerminalConversation(opening())
+    (run,) = conversation.opened()
     assert isinstance(run, RunFlow)
     next(run.flow)
-    assert talk.received(b'{"type":"input","data":"echo early\\r"}', True) == ()
+    assert conversation.received(b'{"type":"input","data":"echo early\\r"}', True) == ()
     holder = SocketAttachment(terminal, NativeTerminalCodec(), "me")
     attach = run.flow.send(holder)
     assert isinstance(attach, AttachOwner)
@@ -338,11 +342,11 @@ async def _early(terminal: Terminal) -> None:
 
 
 def test_terminal_that_ended_in_the_meantime_is_not_found() -> None:
-    talk = TerminalConversation(opening())
-    write, hang_up = talk.failed(NotFound("terminal", "x"))
+    conversation = TerminalConversation(opening())
+    write, hang_up = conversation.failed(NotFound("terminal", "x"))
     assert isinstance(write, Write) and b"not_found" in write.frames
     assert isinstance(hang_up, CloseSocket) and hang_up.code == 4404
-    (reply,) = talk.throttled(b"", True, NotFound("terminal", "x"))
+    (reply,) = conversation.throttled(b"", True, NotFound("terminal", "x"))
     assert isinstance(reply, Write)
 
 

@@ -93,7 +93,7 @@ def test_buffered_output_is_bounded() -> None:
     assert finder.feed(b"https://c.example/ ") == [FoundUrl("https://c.example/")]
 
 
-def test_words_before_a_url_are_found_despite_colour_sequences_between() -> None:
+def test_text_before_a_url_is_found_despite_colour_sequences() -> None:
     colours = b"\x1b[0m" * ((BEFORE - 100) // 4)
     assert found(b"Open this URL: " + colours + b"https://a.example/ ", 80) == [
         FoundUrl("https://a.example/", open=True)

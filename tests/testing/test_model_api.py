@@ -152,7 +152,7 @@ async def test_an_error_that_comes_once_is_gone_at_the_second_attempt(model: Scr
 
 
 @pytest.mark.parametrize("script", ["cut", "crash"])
-async def test_a_cut_stream_breaks_off_after_its_words(model: ScriptedModel, script: str) -> None:
+async def test_a_cut_stream_ends_after_its_text(model: ScriptedModel, script: str) -> None:
     came = b""
     async with httpx2.AsyncClient(base_url=model.url) as client:
         request = client.stream("POST", "/v1/messages", json=body(f"SCRIPT:{script}", stream=True))

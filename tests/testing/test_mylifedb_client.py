@@ -151,7 +151,7 @@ def test_working_is_reported_after_every_record_and_starts_as_false() -> None:
         ),
     ],
 )
-def test_working_by_the_frames_alone(frames: list[dict[str, Any]], working: bool) -> None:
+def test_the_working_state_follows_from_the_frames(frames: list[dict[str, Any]], working: bool) -> None:
     assert connected(*frames).state.working is working
 
 
@@ -282,7 +282,7 @@ def test_the_connection_is_shown_as_it_is() -> None:
 
 
 @pytest.mark.rules("S000-119", "S000-120", "S000-121")
-def test_the_streamed_text_grows_by_texts_alone() -> None:
+def test_the_streamed_text_grows_only_by_text_deltas() -> None:
     client = connected(
         delta("text_delta", "text", "Here "),
         delta("thinking_delta", "thinking", "Hm"),
@@ -296,7 +296,7 @@ def test_the_streamed_text_grows_by_texts_alone() -> None:
 
 @pytest.mark.rules("S000-122", "S000-123", "S000-124")
 @pytest.mark.parametrize("end", [STOP, record("assistant", "a", [text("Here it is")])])
-def test_the_streamed_text_goes_when_the_message_is_there(end: dict[str, Any]) -> None:
+def test_the_streamed_text_disappears_when_the_message_arrives(end: dict[str, Any]) -> None:
     client = connected(delta("text_delta", "text", "Here it is"), end, record("assistant", "a", [text("Here it is")]))
     assert client.state.streaming_text == ""
     assert [message.content for message in client.state.messages] == ["Here it is"], "shown once"

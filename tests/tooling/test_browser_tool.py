@@ -40,7 +40,7 @@ def test_the_shell_is_installed_in_addition_to_a_full_browser_where_debian_has_i
 
 
 @pytest.mark.parametrize("name", browser.PROGRAMS)
-def test_a_browser_that_is_there_is_used(asked: list[str], tmp_path: Path, name: str) -> None:
+def test_an_installed_browser_is_used(asked: list[str], tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("#!/bin/sh\n")
     (tmp_path / name).chmod(0o755)
     browser.fetch_browser()

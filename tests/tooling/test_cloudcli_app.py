@@ -49,7 +49,7 @@ def kept() -> list[str]:
     return [path.name for path in app_folder().parents[1].iterdir()]
 
 
-def test_the_front_end_alone_is_taken_out_once(npm_runs: Path) -> None:
+def test_only_the_front_end_is_extracted_and_only_once(npm_runs: Path) -> None:
     fetch_app()
     fetch_app()
     (run,) = npm_runs.read_text().splitlines()

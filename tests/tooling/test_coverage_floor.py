@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tools import coverage_floor
-from tools.coverage_floor import FileCover, RoomCover, by_room, describe, read_files
+from tools.coverage_floor import FileCover, PackageCover, by_package, describe, read_files
 
 
 def file(path: str, branches: int, taken: int, *, lines: int = 10, run: int = 10) -> FileCover:
@@ -22,7 +22,7 @@ def entry(branches: int, taken: int) -> dict[str, Any]:
     return {"summary": summary, "missing_branches": [[1, 2]] * (branches - taken)}
 
 
-def test_a_room_is_the_sum_of_its_files() -> None:
+def test_a_package_is_the_sum_of_its_files() -> None:
     report = {
         "files": {
             "src/fairlead/model/a.py": entry(10, 10),
@@ -30,33 +30,33 @@ def test_a_room_is_the_sum_of_its_files() -> None:
             "src/fairlead/models.py": entry(10, 0),
         }
     }
-    [room] = by_room(read_files(report), ["model"])
-    assert room.percent == 90.0
-    assert not room.holds
+    [package] = by_package(read_files(report), ["model"])
+    assert package.percent == 90.0
+    assert not package.holds
 
 
 @pytest.mark.parametrize(("taken", "holds"), [(95, True), (94, False), (100, True)])
 def test_the_floor_is_95_per_cent_of_branches(taken: int, holds: bool) -> None:
-    assert RoomCover("model", (file("src/fairlead/model/a.py", 100, taken),)).holds is holds
+    assert PackageCover("model", (file("src/fairlead/model/a.py", 100, taken),)).holds is holds
 
 
-def test_a_room_without_decisions_is_as_good_as_its_lines() -> None:
-    assert RoomCover("model", (file("a", 0, 0, lines=10, run=10),)).holds
-    assert not RoomCover("model", (file("a", 0, 0, lines=10, run=5),)).holds
+def test_a_package_without_branches_counts_its_lines() -> None:
+    assert PackageCover("model", (file("a", 0, 0, lines=10, run=10),)).holds
+    assert not PackageCover("model", (file("a", 0, 0, lines=10, run=5),)).holds
 
 
-def test_an_empty_room_is_reported_as_empty() -> None:
-    [room] = by_room([], ["stores"])
-    assert room.holds
-    assert describe(room)[0].split() == ["stores", "empty"]
+def test_an_empty_package_is_reported_as_empty() -> None:
+    [package] = by_package([], ["stores"])
+    assert package.holds
+    assert describe(package)[0].split() == ["stores", "empty"]
 
 
 def test_below_the_floor_the_worst_file_comes_first() -> None:
-    room = RoomCover("model", (file("good.py", 10, 10), file("poor.py", 10, 9), file("worst.py", 10, 2)))
-    lines = describe(room)
+    package = PackageCover("model", (file("good.py", 10, 10), file("poor.py", 10, 9), file("worst.py", 10, 2)))
+    lines = describe(package)
     assert "BELOW 95 %" in lines[0]
     assert [line.split(":")[0].strip() for line in lines[1:]] == ["worst.py", "poor.py"]
 
 
-def test_the_floor_covers_the_rooms_that_the_guarantees_depend_on() -> None:
-    assert set(coverage_floor.ROOMS) == {"model", "sessions", "agents/claude", "stores"}
+def test_the_floor_covers_the_packages_that_the_guarantees_depend_on() -> None:
+    assert set(coverage_floor.PACKAGES) == {"model", "sessions", "agents/claude", "stores"}

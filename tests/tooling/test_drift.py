@@ -8,7 +8,7 @@ import pytest
 from fairlead.agents.claude.probe import OLDEST
 from fairlead.agents.claude.wire.framing import Oversize
 from tools.clis import RELEASES, release_of
-from tools.drift import FLAG, PAGE, RESULTS, counted, in_bundle, numbers, page, table, told
+from tools.drift import FLAG, PAGE, RESULTS, counted, in_bundle, numbers, page, report, table
 from tools.drift_watch import Watch
 
 ONE = {
@@ -61,7 +61,7 @@ def test_the_table_names_what_failed_and_sorts_by_number() -> None:
         "",
         "- 2.1.200, stdio: `test_b`",
     ]
-    summary = told("2.1.200", ONE, {"new_subtype"})
+    summary = report("2.1.200", ONE, {"new_subtype"})
     assert "FAILED test_b" in summary and "flags that we do not know: --new" in summary and "new_subtype" in summary
 
 

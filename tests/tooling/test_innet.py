@@ -19,7 +19,7 @@ raise SystemExit(7)
 """
 
 
-def test_inside_there_is_loopback_alone_and_the_command_is_left_as_it_is() -> None:
+def test_only_loopback_exists_inside_and_the_command_is_unchanged() -> None:
     argv = [str(ROOT / "tools" / "innet"), sys.executable, "-c", PROBE, "two words", "$HOME", "--net"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode == 77:

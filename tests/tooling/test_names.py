@@ -77,11 +77,11 @@ def test_no_docstring_begins_with_a_private_word() -> None:
     assert found == []
 
 
-def test_no_public_class_name_stands_in_two_rooms() -> None:
-    """Client packages may share one: they are one room here."""
-    rooms: defaultdict[str, set[str]] = defaultdict(set)
+def test_no_public_class_name_is_in_two_packages() -> None:
+    """Client packages may share one: they count as one package here."""
+    packages: defaultdict[str, set[str]] = defaultdict(set)
     for path, tree in sources():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                rooms[node.name].add(path.relative_to(SOURCE).parts[0])
-    assert {name: places for name, places in rooms.items() if len(places) > 1} == {}
+                packages[node.name].add(path.relative_to(SOURCE).parts[0])
+    assert {name: places for name, places in packages.items() if len(places) > 1} == {}

@@ -1,7 +1,7 @@
 """Violations that the import check cannot see: a pure module that reads a clock, uses randomness or opens a file
 without an import.
 
-The pure modules are listed once, in .importlinter (contract `pure`).
+The pure modules are those of the contract `pure` in .importlinter: named there, or by their own docstrings.
 """
 
 import ast
@@ -9,29 +9,23 @@ import configparser
 import re
 from pathlib import Path
 
+from tools.purity import SOURCE, pure_claims
 from tools.rules import ROOT
 
-SOURCE = ROOT / "src"
 # datetime.now() and uuid4() need no module that the import check could reject; neither does open().
 ASKS_THE_WORLD = {"now", "utcnow", "today", "uuid1", "uuid4", "open", "read_text", "read_bytes", "write_text"}
 
 
-def pure_expressions() -> list[str]:
-    config = configparser.ConfigParser()
-    config.read(ROOT / ".importlinter")
-    return config["importlinter:contract:pure"]["source_modules"].split()
-
-
 def as_pattern(expression: str) -> re.Pattern[str]:
-    """A module expression of import-linter; without a wildcard it stands for the package and everything below it."""
-    if "*" not in expression:
-        expression += "(.**)?"
-    escaped = expression.replace(".", r"\.").replace("**", "\0").replace("*", r"[^.]+").replace("\0", ".+")
-    return re.compile(escaped)
+    """A module expression of import-linter; it stands for the module, or the package and everything below it."""
+    return re.compile(expression.replace(".", r"\.").replace("*", r"[^.]+") + r"(\..+)?")
 
 
 def pure_modules() -> dict[str, Path]:
-    patterns = [as_pattern(expression) for expression in pure_expressions()]
+    config = configparser.ConfigParser()
+    config.read(ROOT / ".importlinter")
+    named = config["importlinter:contract:pure"]["source_modules"].split()
+    patterns = [as_pattern(expression) for expression in (*named, *pure_claims())]
     found = {}
     for path in SOURCE.glob("fairlead/**/*.py"):
         module = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
@@ -61,7 +55,12 @@ def test_expressions_mean_what_import_linter_means() -> None:
     assert not as_pattern("fairlead.model").fullmatch("fairlead.models")
     assert as_pattern("fairlead.agents.*.interpreter").fullmatch("fairlead.agents.claude.interpreter")
     assert not as_pattern("fairlead.agents.*.interpreter").fullmatch("fairlead.agents.a.b.interpreter")
-    assert as_pattern("fairlead.clients.**").fullmatch("fairlead.clients.native.view")
+    assert as_pattern("fairlead.*.api").fullmatch("fairlead.auth.api.accounts")
+
+
+def test_a_docstring_makes_a_module_pure() -> None:
+    assert {"fairlead.auth.gate", "fairlead.sessions.permissions.shell"} <= pure_claims()
+    assert "fairlead.sessions.session" not in pure_claims()
 
 
 def test_no_pure_module_reads_a_clock_uses_randomness_or_opens_a_file() -> None:

@@ -41,7 +41,7 @@ def test_every_test_belongs_to_exactly_one_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "failed", "said"),
+    ("seconds", "failed", "message"),
     [
         (3, False, "ok"),
         (3, True, "FAILED"),
@@ -49,11 +49,11 @@ def test_every_test_belongs_to_exactly_one_part() -> None:
         (200, True, "FAILED  over budget"),
     ],
 )
-def test_a_part_over_budget_is_reported_and_does_not_fail(seconds: float, failed: bool, said: str) -> None:
+def test_a_part_over_budget_is_reported_and_does_not_fail(seconds: float, failed: bool, message: str) -> None:
     line = runner.describe(Result(Part("p", "a part", 100, ()), seconds, failed))
     assert line.startswith("a part")
     assert "of  100 s" in line
-    assert line.endswith(f"  {said}")
+    assert line.endswith(f"  {message}")
 
 
 def test_a_failed_part_fails_the_run_and_the_next_part_still_runs(
@@ -123,7 +123,7 @@ pathlib.Path({str(pid_file)!r}).write_text(str(child.pid))
     assert not alive(int(pid_file.read_text()))
 
 
-def test_a_coverage_run_is_made_only_when_it_is_named(
+def test_coverage_runs_only_when_it_is_named(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     usual = Part("usual", "usual", 10, (python("print('usual part')"),))
@@ -157,7 +157,7 @@ def test_without_namespaces_the_command_runs_outside_and_tests_skip(
     assert runner.innet(["pytest"]) == [str(wrapper), "pytest"]
 
 
-def test_ci_runs_make_test_and_lets_no_skip_pass() -> None:
+def test_ci_runs_make_test_and_allows_no_skip() -> None:
     script = Path(runner.__file__).parents[1] / ".ci" / "run"
     assert os.access(script, os.X_OK)
     assert "make test" in script.read_text()

@@ -4,13 +4,13 @@ from fairlead.model.ids import SessionId
 from fairlead.model.web.requests import ServiceCall
 
 
-class ListBookmarks(ServiceCall, frozen=True):
+class ListBookmarks(ServiceCall[list[int]], frozen=True):
     """-> list[int], the seqs that this user marked in the session."""
 
     session: SessionId
 
 
-class AddBookmark(ServiceCall, frozen=True):
+class AddBookmark(ServiceCall[list[int]], frozen=True):
     """-> list[int], as for `ListBookmarks`."""
 
     session: SessionId

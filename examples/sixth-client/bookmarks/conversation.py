@@ -1,7 +1,7 @@
 """One client on the socket: frames in, effects out. It never waits: anything that takes time is a flow."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -12,6 +12,7 @@ from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import session_id
+from fairlead.model.web.requests import do
 from fairlead.model.web.sockets import Effect, Flow, Handshake, RunFlow, Subscribe, Write
 
 
@@ -48,7 +49,7 @@ class BookmarksConversation:
         return self.failed(error)
 
     def _follow(self) -> Flow:
-        marked: list[int] = yield ListBookmarks(self._session)
+        marked = yield from do(ListBookmarks(self._session))
         yield Subscribe(self._session, Cursor(self._after), BookmarksEncoder())
         yield self._bookmarks(marked)
 
@@ -56,7 +57,7 @@ class BookmarksConversation:
         yield Send(session=self._session, content=(TextBlock(text),))
 
     def _mark(self, seq: int) -> Flow:
-        marked: Any = yield AddBookmark(self._session, seq)
+        marked = yield from do(AddBookmark(self._session, seq))
         yield self._bookmarks(marked)
 
     def _bookmarks(self, marked: list[int]) -> Write:

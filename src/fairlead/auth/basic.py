@@ -8,7 +8,6 @@ does not count as another attempt: pages keep sending the old one after the pass
 import asyncio
 import hashlib
 import hmac
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from secrets import token_bytes
@@ -19,6 +18,7 @@ from fairlead.auth.api.accounts import WrongPassword
 from fairlead.auth.tokens import parse_token_id
 from fairlead.auth.users import Users, salt_of
 from fairlead.model.auth import Identity
+from fairlead.system.bounded import keep_newest
 
 KEPT: Final = 1024
 """Number of remembered checks; the least recently used are dropped first."""
@@ -32,7 +32,7 @@ class BasicSignIn:
         self._accounts = accounts
         self._bearer = bearer
         self._key = token_bytes(32)
-        self._checked: OrderedDict[bytes, tuple[str, bool]] = OrderedDict()
+        self._checked: dict[bytes, tuple[str, bool]] = {}
         """By digest: the user's salt, which changes with the password, and whether the password was right."""
         self._checking: dict[bytes, asyncio.Task[None]] = {}
 
@@ -65,16 +65,14 @@ class BasicSignIn:
         salt, right = salt_of(self._users.get(name)), False
         with suppress(WrongPassword):
             salt, right = (await self._accounts.check(name, password, peer)).salt, True
-        self._checked[digest] = (salt, right)
-        if len(self._checked) > KEPT:
-            self._checked.popitem(last=False)
+        keep_newest(self._checked, digest, (salt, right), KEPT)
 
     def _known(self, digest: bytes, salt: str) -> bool | None:
         """Return the cached result; None without one, or if the user's password has changed since."""
         kept = self._checked.get(digest)
         if kept is None or kept[0] != salt:
             return None
-        self._checked.move_to_end(digest)
+        keep_newest(self._checked, digest, kept, KEPT)
         return kept[1]
 
     def _digest(self, name: str, password: str) -> bytes:

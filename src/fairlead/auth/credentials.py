@@ -4,10 +4,8 @@ All of them are in memory (`load`), so that the gate decides without waiting. Ch
 store take effect at the next `load`, which also closes the connections of credentials that were revoked meanwhile.
 """
 
-import asyncio
 import logging
 import re
-from collections import defaultdict
 from collections.abc import Callable
 from secrets import token_bytes
 from typing import Final
@@ -27,6 +25,7 @@ from fairlead.model.auth import OWNER, Identity, Scope
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.store import Documents
 from fairlead.system.clock import Clock, Timer
+from fairlead.system.tasks import TaskSet
 
 SPACE: Final = "credentials"
 USED: Final = "credentials.used"
@@ -74,11 +73,11 @@ class Credentials:
         self._records: dict[str, CredentialRecord] = {}
         self._identities: dict[str, Identity] = {}
         self._given: CredentialRecord | None = None
-        self._live: defaultdict[str, set[Callable[[], None]]] = defaultdict(set)
-        self._again: dict[Callable[[], None], tuple[Identity, Callable[[], None]]] = {}
+        self._live: dict[object, tuple[Identity, Callable[[], None], Callable[[], None] | None]] = {}
+        """The arguments of `attach` for each open connection."""
         self._dirty: set[str] = set()
         self._timer: Timer | None = None
-        self._flushing: set[asyncio.Task[None]] = set()
+        self._flushing = TaskSet()
 
     async def load(self) -> None:
         """Read everything from the store again."""
@@ -101,7 +100,7 @@ class Credentials:
     async def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await asyncio.gather(*self._flushing)
+        await self._flushing.wait()
         await self.flush()
 
     def accept_environment_token(self, token: str) -> None:
@@ -223,39 +222,32 @@ class Credentials:
         `close` is called when the credential is revoked or expires. `again` is called when the credential is still
         valid but sees less than before: the client reconnects, and its access is decided again.
         """
-        credential = who.credential
-        self._live[credential].add(close)
-        if again is not None:
-            self._again[close] = (who, again)
+        connection = object()
+        self._live[connection] = (who, close, again)
         left = (who.expires - self._clock.now_ms()) / 1000
         timer = self._clock.call_later(max(left, 0.0), close) if who.expires else None
 
         def detach() -> None:
             if timer is not None:
                 timer.cancel()
-            self._again.pop(close, None)
-            closers = self._live.get(credential)
-            if closers is not None:
-                closers.discard(close)
-                if not closers:
-                    del self._live[credential]
+            self._live.pop(connection, None)
 
         return detach
 
     def ask_to_reconnect(self, lost: Callable[[Identity], bool]) -> None:
         """Make the clients of all identities that match `lost` reconnect."""
-        for who, again in tuple(self._again.values()):
-            if lost(who):
+        for who, _, again in tuple(self._live.values()):
+            if again is not None and lost(who):
                 again()
 
     def _end(self, credential: str) -> int:
         """Close all connections of a credential. Returns their number."""
         self._identities.pop(credential, None)
         self.tickets.drop(credential)
-        closers = self._live.pop(credential, set())
-        for close in closers:
+        ended = [key for key, (who, _, _) in self._live.items() if who.credential == credential]
+        for _, close, _ in [self._live.pop(key) for key in ended]:
             close()
-        return len(closers)
+        return len(ended)
 
     # --- last use
 
@@ -269,9 +261,7 @@ class Credentials:
 
     def _flush_soon(self) -> None:
         self._timer = None
-        task = asyncio.get_running_loop().create_task(self.flush())
-        self._flushing.add(task)
-        task.add_done_callback(self._flushing.discard)
+        self._flushing.spawn(self.flush())
 
     async def flush(self) -> None:
         """Store the times of last use."""

@@ -1,4 +1,4 @@
-"""The gate: decides whether to admit a request. One pure decision for HTTP and WebSocket, before any route's code runs.
+"""The gate: decides whether to admit a request. Pure. One decision for HTTP and WebSocket, before a route's code runs.
 
 Checked in this order: Host, Origin, Sec-Fetch-Site, credential, scope. Every check must pass. Cookies are always
 ignored. HTTP Basic is accepted on doors that require it and, since a browser adds it to the requests of any page, only
@@ -27,8 +27,6 @@ _READING: Final = frozenset({"GET", "HEAD"})
 
 
 class AccessRequirement(msgspec.Struct, frozen=True, kw_only=True):
-    """The access that a route requires of its callers."""
-
     access: Access
     token_query: str = ""
     token_header: str = ""

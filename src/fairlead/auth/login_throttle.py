@@ -8,16 +8,15 @@ The clock is injected. Memory is bounded: the oldest attempts are forgotten, and
 """
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import Counter
 from ipaddress import IPv6Address, ip_address, ip_network
-from typing import Final, TypeVar
+from typing import Final
 
 from fairlead.auth.api.accounts import TooManyAttempts
 from fairlead.auth.origins import address
 from fairlead.auth.tokens import digest
+from fairlead.system.bounded import keep_newest
 from fairlead.system.clock import Clock
-
-T = TypeVar("T")
 
 PER_PAIR: Final = 10
 """Failures of one name from one address."""
@@ -36,8 +35,8 @@ KEPT: Final = 4096
 class LoginThrottle:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._failures: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._failures: dict[str, tuple[float, float]] = {}
+        self._known: dict[str, None] = {}
         """Keys of the pairs of name and address with a successful sign-in."""
         self._lines: Counter[str] = Counter()
         self._turns: dict[str, asyncio.Lock] = {}
@@ -64,7 +63,7 @@ class LoginThrottle:
         keys = _keys(peer, name)
         for key in keys:
             self._put(key, max(0.0, self._level(key) - 1))
-        _keep(self._known, keys[0], None)
+        keep_newest(self._known, keys[0], None, KEPT)
 
     async def _wait(self, here: str) -> None:
         self._lines[here] += 1
@@ -81,14 +80,7 @@ class LoginThrottle:
         return max(0.0, level - (self._clock.monotonic() - at) / FORGET_S)
 
     def _put(self, key: str, level: float) -> None:
-        _keep(self._failures, key, (level, self._clock.monotonic()))
-
-
-def _keep(kept: OrderedDict[str, T], key: str, value: T) -> None:
-    kept[key] = value
-    kept.move_to_end(key)
-    if len(kept) > KEPT:
-        kept.popitem(last=False)
+        keep_newest(self._failures, key, (level, self._clock.monotonic()), KEPT)
 
 
 def _keys(peer: str, name: str) -> tuple[str, str, str]:

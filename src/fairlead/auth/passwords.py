@@ -48,7 +48,7 @@ class Passwords:
 
     def _fits(self, kept: str, password: str) -> bool:
         if not self._dummy_hash:
-            self._dummy_hash = self._hasher.hash("nobody's")
+            self._dummy_hash = self._hasher.hash("no user")
         try:
             self._hasher.verify(kept or self._dummy_hash, _bytes(password))
         except (VerificationError, InvalidHashError):

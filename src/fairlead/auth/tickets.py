@@ -47,6 +47,5 @@ class Tickets:
         return live
 
     def drop(self, credential: str) -> None:
-        """Drop all tickets of a revoked credential."""
         for key in [key for key, (owner, _) in self._open.items() if owner == credential]:
             del self._open[key]

@@ -113,7 +113,7 @@ def chosen(question: dict[str, Any], text: str) -> str:
 def answers_from(event: ev.QuestionAsked, given: list[str]) -> dict[str, Any]:
     """Parse `QUESTION=ANSWER` of the command line; the question is given by number, header or text.
 
-    Raises ValueError for an item that names none of the questions.
+    Raises ValueError for an item that does not name one of the questions.
     """
     answers: dict[str, Any] = {}
     for item in given:
@@ -127,6 +127,6 @@ def answers_from(event: ev.QuestionAsked, given: list[str]) -> dict[str, Any]:
         ]
         if len(found) != 1:
             known = ", ".join(f"{n} ({q.get('header') or _key(q)})" for n, q in enumerate(event.questions, start=1))
-            raise ValueError(f"--answer {item!r} names none of the questions: {known}")
+            raise ValueError(f"--answer {item!r} does not name one of the questions: {known}")
         answers[_key(found[0])] = chosen(found[0], text.strip())
     return answers

@@ -9,9 +9,10 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -40,25 +41,6 @@ AHEAD = 1000
 Accepts = Callable[[ev.PermissionRequested, str], bool]
 
 
-class LineTyped(msgspec.Struct, frozen=True):
-    """A typed line; `text` is None at the end of the input."""
-
-    text: str | None
-
-
-class TimerFired(msgspec.Struct, frozen=True):
-    """The grace period of a request is over."""
-
-    request: str
-
-
-class CtrlC(msgspec.Struct, frozen=True):
-    pass
-
-
-Item = EventLine | Note | LineTyped | TimerFired | CtrlC | BaseException
-
-
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a conversation. `ask`: a person is at this terminal; `chat`: and types messages. `wait`: stay when
     another client has to answer.
@@ -84,7 +66,7 @@ class ChatLoop:
         self._printer = printer
         self._renderer = renderer
         self._options = options
-        self._inbox: asyncio.Queue[Item] = asyncio.Queue()
+        self._inbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._room = asyncio.Semaphore(AHEAD)
         self._asked: dict[str, Asked] = {}
         self._dialog: Dialog | None = None
@@ -92,6 +74,7 @@ class ChatLoop:
         self._mine: MessageId | None = None
         self._my_turn: str | None = None
         self._ended: ev.TurnEnded | None = None
+        self._over = False
         self._interrupted = False
         self._left = False
         self._calls: dict[str, str] = {}
@@ -132,10 +115,11 @@ class ChatLoop:
         if self._options.ask:
             loop.add_reader(sys.stdin.fileno(), self._readable)
         for request in self._asked:
-            self._inbox.put_nowait(TimerFired(request))
+            self._put(self._due, request)
         try:
-            while not await self._handle(await self._inbox.get()):
-                pass
+            while not self._over:
+                handle = await self._inbox.get()
+                await handle()
         except asyncio.CancelledError:
             if not self._left:
                 raise
@@ -149,15 +133,19 @@ class ChatLoop:
                 loop.remove_reader(sys.stdin.fileno())
             self._printer.fresh()
 
+    def _put(self, handle: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        """Queue the handling of an item."""
+        self._inbox.put_nowait(partial(handle, *arguments))
+
     async def _watch(self, after: int, log_id: str) -> None:
         watch = SessionWatch(self._api.locate, self.session, after, log_id)
         try:
             async with aclosing(watch.items()) as events:
                 async for item in events:
                     await self._room.acquire()
-                    self._inbox.put_nowait(item)
+                    self._put(self._received, item)
         except Exception as error:
-            self._inbox.put_nowait(error)
+            self._put(self._fail, error)
 
     async def _show_progress(self) -> None:
         """While the agent works without output, show its current call and the elapsed time."""
@@ -175,30 +163,18 @@ class ChatLoop:
         self._input += data
         if not data:
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-            self._inbox.put_nowait(LineTyped(None))
+            self._put(self._typed, None)
         *lines, rest = self._input.split(b"\n")
         self._input = bytearray(rest)
         for line in lines:
-            self._inbox.put_nowait(LineTyped(line.decode("utf-8", "replace")))
+            self._put(self._typed, line.decode("utf-8", "replace"))
 
-    async def _handle(self, item: Item) -> bool:
-        """Handle one item. Return whether the loop is over."""
-        match item:
-            case EventLine():
-                self._room.release()
-                await self._line(item)
-            case Note():
-                self._room.release()
-                await self._noted(item)
-            case TimerFired():
-                await self._due(item.request)
-            case CtrlC():
-                await self._ctrl_c()
-            case LineTyped():
-                return await self._typed(item.text)
-            case BaseException():
-                raise item
-        return self._ended is not None
+    async def _received(self, item: EventLine | Note) -> None:
+        self._room.release()
+        await (self._line(item) if isinstance(item, EventLine) else self._noted(item))
+
+    async def _fail(self, error: Exception) -> NoReturn:
+        raise error
 
     # --- events ----------------------------------------------------------------------------------------------
 
@@ -207,7 +183,7 @@ class ChatLoop:
         event = line.event
         match event:
             case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
-                asyncio.get_running_loop().call_later(GRACE, self._inbox.put_nowait, TimerFired(event.request))
+                asyncio.get_running_loop().call_later(GRACE, self._put, self._due, event.request)
             case ev.PermissionResolved() | ev.PermissionCancelled():
                 if self._dialog is not None and self._dialog.event.request == event.request:
                     self._dialog = None
@@ -218,6 +194,7 @@ class ChatLoop:
                 raise failure("The message was withdrawn before its turn began.")
             case ev.TurnEnded() if self._my_turn is not None and event.turn == self._my_turn:
                 self._ended = event
+                self._over = True
             case _:
                 pass
 
@@ -250,11 +227,12 @@ class ChatLoop:
             await self._api.refresh()
             for request in self._asked:
                 # An answer may have been lost while the gateway was away.
-                self._inbox.put_nowait(TimerFired(request))
+                self._put(self._due, request)
 
     # --- permission requests ---------------------------------------------------------------------------------
 
     async def _due(self, request: str) -> None:
+        """Handle a request whose grace period is over."""
         event = self._asked.get(request)
         if event is None:
             return
@@ -265,7 +243,7 @@ class ChatLoop:
                 self._begin(event)
         elif not self._options.wait:
             raise CommandFailed(
-                "The agent needs an answer, but there is no terminal. The request stays open; answer it with:\n"
+                "The agent needs an answer, and this command has no terminal. The request stays open; answer it with:\n"
                 f"  fairlead permit {self.session} --allow     (or --deny, or --answer for a question)\n"
                 f"and follow with: fairlead attach {self.session}\n"
                 "Use --wait to stay until a person answers."
@@ -288,16 +266,14 @@ class ChatLoop:
 
     # --- the person ------------------------------------------------------------------------------------------
 
-    async def _typed(self, text: str | None) -> bool:
-        """Handle a typed line. Return whether to leave."""
+    async def _typed(self, text: str | None) -> None:
+        """Handle a typed line; None is the end of the input."""
         if self._dialog is None:
-            if not self._options.chat:
-                return False
-            if text is None:
-                return True
-            if text.strip():
+            if self._options.chat and text is None:
+                self._over = True
+            elif self._options.chat and text and text.strip():
                 await self._send(text)
-            return False
+            return
         if text is None:
             raise CommandFailed(
                 f"The input has ended; the request stays open. Answer it with: fairlead permit {self.session}"
@@ -313,7 +289,6 @@ class ChatLoop:
             if dialog.problem:
                 self._printer.show([row((dialog.problem, "yellow"))])
             self._printer.ask(dialog.prompt)
-        return False
 
     async def _edit(self, given: dict[str, Any]) -> str | None:
         loop = asyncio.get_running_loop()
@@ -337,7 +312,7 @@ class ChatLoop:
             self._left = True
             main.cancel()
         else:
-            self._inbox.put_nowait(CtrlC())
+            self._put(self._ctrl_c)
 
     def _leaving(self) -> Interrupted:
         return Interrupted(f"Left; the session continues. Return with: fairlead attach {self.session}")

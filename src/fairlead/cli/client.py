@@ -234,10 +234,6 @@ class ReconnectDelays(msgspec.Struct, frozen=True):
 DELAYS = ReconnectDelays()
 
 
-class _Position(msgspec.Struct):
-    seq: int
-
-
 class _Frame(msgspec.Struct):
     """Any frame of the gateway: an event has a sequence number in the log, other frames are known by their type.
 
@@ -259,7 +255,7 @@ def read_line(raw: bytes, log_id: str) -> EventLine:
         event = ev.decode(raw)
     except msgspec.ValidationError:
         event = None
-    return EventLine(msgspec.json.decode(raw, type=_Position).seq, log_id, raw, event)
+    return EventLine(msgspec.json.decode(raw, type=_Frame).seq or 0, log_id, raw, event)
 
 
 class SessionWatch:
@@ -285,7 +281,8 @@ class SessionWatch:
         while True:
             cause: Exception = EOFError("it closed the connection")
             try:
-                async with self._connect() as socket, aclosing(self._subscribed(socket)) as events:
+                connecting = open_socket(self._locate(), "/v1/ws", "fairlead.v1.json")
+                async with connecting as socket, aclosing(self._subscribed(socket)) as events:
                     try:
                         async for item in events:
                             attempt = 0
@@ -318,9 +315,6 @@ class SessionWatch:
                 ) from cause
             await asyncio.sleep(self._patience.delay(attempt))
             attempt += 1
-
-    def _connect(self) -> websocket.connect:
-        return open_socket(self._locate(), "/v1/ws", "fairlead.v1.json")
 
     async def _subscribed(self, socket: websocket.ClientConnection) -> AsyncGenerator[EventLine | Note | None, None]:
         """Subscribe and yield events and notes. Yields None once subscribed: the first event may take a long time."""

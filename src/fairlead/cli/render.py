@@ -102,7 +102,7 @@ def seconds(ms: int) -> str:
 def handover_text(event: ev.HandoverRequested | ev.HandoverSettled) -> str:
     if isinstance(event, ev.HandoverRequested):
         waiting = f", after {', '.join(event.waits_for)}" if event.waits_for else ""
-        return f"to be handed over to {event.link}{waiting}"
+        return f"will be handed over to {event.link}{waiting}"
     if event.outcome == "moved":
         return f"handed over to {event.link}"
     why = f": {event.reason}" if event.reason else ""
@@ -122,10 +122,7 @@ class EventRenderer:
         self._flowing: tuple[str, int] | None = None
         self._working = working
 
-    def step(self, event: ev.Event) -> list[Piece]:
-        return list(self._step(event))
-
-    def _step(self, event: ev.Event) -> Iterator[Piece]:
+    def step(self, event: ev.Event) -> Iterator[Piece]:
         match event:
             case ev.TextDelta() | ev.ThinkingDelta():
                 yield from self._delta(event)
@@ -139,7 +136,7 @@ class EventRenderer:
                 if event.title is not None:
                     yield self._note(event, f"title: {event.title}")
                 if event.archived is not None:
-                    yield self._note(event, "archived" if event.archived else "not archived any more")
+                    yield self._note(event, "archived" if event.archived else "no longer archived")
             case ev.SessionClosed():
                 yield self._note(event, f"session closed: {event.reason}")
             case ev.SessionResumed() | ev.AgentStarted() | ev.AgentReady() | ev.InputDelta() | ev.ToolProgress():
@@ -153,7 +150,7 @@ class EventRenderer:
             case ev.TurnStarted():
                 self._working = True
                 if event.trigger == "agent":
-                    yield self._note(event, "the agent goes on by itself")
+                    yield self._note(event, "the agent continues on its own")
             case ev.TurnEnded():
                 yield from self._turn_ended(event)
             case ev.UserMessage():
@@ -163,9 +160,9 @@ class EventRenderer:
             case ev.SubagentStarted() | ev.SubagentEnded():
                 yield from self._subagent(event)
             case ev.SubagentResolved():
-                yield self._note(event, f"what nobody was known for above was said by the subagent of {event.call}")
+                yield self._note(event, f"the output of the unknown subagent above belongs to the call {event.call}")
             case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
-                yield from self._asked(event)
+                yield from (self._row(event, *asked.spans, deeper=asked.indent) for asked in request_rows(event))
             case ev.PermissionResolved() | ev.PermissionCancelled():
                 yield from self._decided(event)
             case ev.ModeChanged():
@@ -176,10 +173,10 @@ class EventRenderer:
                 yield self._note(event, f"thinking budget: {event.budget}")
             case ev.Compaction():
                 if event.phase == "started":
-                    yield self._note(event, "the agent shortens its memory of this session")
+                    yield self._note(event, "the agent compacts its context")
                 elif event.phase == "boundary":
                     tokens = f" (it had {event.pre_tokens} tokens)" if event.pre_tokens else ""
-                    yield self._note(event, f"memory shortened{tokens}")
+                    yield self._note(event, f"the context was compacted{tokens}")
             case ev.RateLimit():
                 status = str(event.info.get("status", ""))
                 if status and status != "allowed":
@@ -195,11 +192,11 @@ class EventRenderer:
                 if self._working:
                     yield self._note(event, f"waits for its turn: {plain_text(event.content)}")
             case ev.MessageCancelled():
-                yield self._note(event, f"a waiting message was taken back ({event.reason})")
+                yield self._note(event, f"a queued message was cancelled ({event.reason})")
             case ev.InterruptRequested():
-                yield self._note(event, f"interrupt asked by {event.by or 'a client'}", "yellow")
+                yield self._note(event, f"interrupt requested by {event.by or 'a client'}", "yellow")
             case ev.Rewound():
-                yield self._note(event, "files were put back as they were")
+                yield self._note(event, "the files were restored")
             case ev.ErrorRaised():
                 yield self._row(event, ("✗ ", "red"), (f"{clean(event.code)}: {clean(event.message)}", "red"))
             case _:
@@ -305,10 +302,6 @@ class EventRenderer:
             yield RenderedRow(((f"└ subagent {event.status}", style), (summary, "dim")), indent)
 
     # --- permission requests ---------------------------------------------------------------------------------
-
-    def _asked(self, event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> Iterator[Piece]:
-        for asked in request_rows(event):
-            yield RenderedRow(asked.spans, asked.indent + self._indent(event))
 
     def _decided(self, event: ev.PermissionResolved | ev.PermissionCancelled) -> Iterator[Piece]:
         if isinstance(event, ev.PermissionCancelled):

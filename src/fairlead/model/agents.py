@@ -52,44 +52,32 @@ class Interpreter(Protocol):
 
         A turn whose final answer was seen has completed; else it failed with `reason`, or was cancelled if an
         interrupt was requested."""
-        ...
 
     def end_quiet_turn(self) -> Interpretation:
         """End a turn whose final answer was seen: the transcript has not grown for a while.
 
         A transcript has no record of a turn's end; without this call, the next prompt would end the turn."""
-        ...
 
     def flush_unresolved(self, cause: str) -> Interpretation:
         """Emit the deferred records whose subagent is still unknown, in the main thread. Event ids derive from
         `cause`."""
-        ...
 
     @property
     def deferred_count(self) -> int:
         """Number of deferred records: their subagent is not known yet."""
-        ...
 
     @property
     def turn(self) -> TurnId | None:
         """The open turn."""
-        ...
 
     @property
     def busy(self) -> bool:
         """Whether the main thread works: a prompt now would go into its turn. A turn of background work leaves it
         free."""
-        ...
-
-    @property
-    def background_tasks(self) -> int:
-        """Number of background tasks (subagents and shells) that run outside the turn."""
-        ...
 
     @property
     def background_work(self) -> tuple[str, ...]:
-        """A short description of each background task."""
-        ...
+        """A short description of each background task (subagent or shell) that runs outside the turn."""
 
     def snapshot(self) -> bytes: ...
     def restore(self, data: bytes) -> None: ...
@@ -165,21 +153,17 @@ class Agent(Protocol):
     @property
     def modes(self) -> tuple[str, ...]:
         """The permission modes that this version knows."""
-        ...
 
     @property
     def attended(self) -> bool:
         """Whether a person sits in front of it: then it is not stopped as idle."""
-        ...
 
     async def write(self, record: Record) -> None:
         """Send a line that `AgentKind.prompt` made. The core has stored it before."""
-        ...
 
     async def interrupt(self) -> None: ...
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
         """Send a control request and return its answer. AgentTimeout, AgentRefused, AgentNotRunning."""
-        ...
 
     async def set_mode(self, mode: str) -> None: ...
     async def set_model(self, model: str) -> None: ...
@@ -187,15 +171,12 @@ class Agent(Protocol):
     async def answer(self, request: RequestId, decision: Decision) -> None: ...
     async def stop(self, reason: str) -> Exit:
         """Stop it in bounded steps: close its input, ask, terminate, kill; the process and its children are reaped."""
-        ...
 
     async def set_variables(self, variables: Mapping[str, str]) -> None:
         """Set environment variables for the running process and its children. AgentRefused if it accepts none."""
-        ...
 
     def needs_restart(self, old: Settings, new: Settings) -> bool:
         """Whether the change needs a restart because no control request can make it."""
-        ...
 
 
 class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,37 +219,29 @@ class AgentKind(Protocol):
     def interpreter(self, session: SessionId) -> Interpreter: ...
     def prompt(self, content: Sequence[Content], message: MessageId, agent_session: str) -> Record:
         """Our line for a prompt; `agent_session` is empty until the agent has sent its id."""
-        ...
 
     def interrupt_record(self, cause: str) -> Record:
         """A record that informs the interpreter of a requested interrupt; it is logged by the core and never sent."""
-        ...
 
     async def launch(self, launch: Launch, sink: AgentSink, record_child: "ChildRecorder") -> Agent:
         """Start it and wait until it is ready for a prompt. AgentMissing, AgentNotRunning (with its stderr)."""
-        ...
 
     async def invite(self, launch: Launch, sink: AgentSink, record_child: "ChildRecorder") -> "InvitedAgent":
         """Invite an agent that a person starts and that dials in. BadRequest if this kind cannot."""
-        ...
 
     def protocol(self) -> ClientProtocol | None:
         """The routes by which agents of this kind connect, if any."""
-        ...
 
     async def follow(self, child: ProcessInfo, sink: AgentSink, after: MessageId | None) -> None:
         """Follow a child that outlived its gateway, or died with it: send the records of its transcript after the
         prompt `after` (origin `transcript`; the interpreter skips those it has seen), until it exits; then call
         `sink.exited`."""
-        ...
 
     async def forget(self, agent_session: str, cwd: str) -> None:
         """Delete the agent's own file of a session, if any: only at a person's request."""
-        ...
 
     async def end(self, child: ProcessInfo) -> None:
         """Stop a child that outlived its gateway (`--on-restart=kill`), by pid and start time, and its group."""
-        ...
 
 
 class AgentInvitation(msgspec.Struct, frozen=True, kw_only=True):
@@ -287,11 +260,9 @@ class InvitedAgent(Protocol):
 
     async def arrival(self) -> Agent:
         """Wait until it has dialed in and accepts prompts. AgentNotRunning if it is cancelled or fails before that."""
-        ...
 
     async def cancel(self) -> None:
         """Cancel the invitation."""
-        ...
 
 
 class ChildRecorder(Protocol):

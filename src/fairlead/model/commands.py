@@ -194,32 +194,12 @@ class SetVariables(SessionCommand, frozen=True, kw_only=True, tag="set_variables
     variables: dict[str, str]
 
 
-Command = (
-    Create
-    | Send
-    | Steer
-    | Interrupt
-    | AnswerPermission
-    | SetMode
-    | SetModel
-    | SetThinking
-    | SetRules
-    | Configure
-    | Rewind
-    | Fork
-    | MoveMessage
-    | CancelMessage
-    | Rename
-    | ArchiveSession
-    | ShareSession
-    | Close
-    | Delete
-    | Control
-    | DialIn
-    | SetVariables
-    | StartHandover
-    | WithdrawHandover
-)
+TurnCommand = Create | Send | Steer | Interrupt | AnswerPermission
+SettingsCommand = SetMode | SetModel | SetThinking | SetRules | Configure
+HistoryCommand = Rewind | Fork | MoveMessage | CancelMessage
+LifecycleCommand = Rename | ArchiveSession | ShareSession | Close | Delete
+AgentCommand = Control | DialIn | SetVariables | StartHandover | WithdrawHandover
+Command = TurnCommand | SettingsCommand | HistoryCommand | LifecycleCommand | AgentCommand
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -45,11 +45,9 @@ class FrameEncoder(Protocol):
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         """The entry's frames, joined, ready for the socket; empty where this protocol shows nothing."""
-        ...
 
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
         """Encode a transient signal that is in no log: presence, typing."""
-        ...
 
 
 class CatchUpEncoder(Protocol):
@@ -66,7 +64,6 @@ class Contextual(Protocol):
 
     def step(self, context: Any, session: SessionId, entry: Entry) -> tuple[Any, bytes]:
         """The context after this entry, and the entry's frames."""
-        ...
 
 
 @runtime_checkable
@@ -79,7 +76,6 @@ class ResumableEncoder(Protocol):
     def catch_up(self, position: int, frame: int) -> CatchUpEncoder:
         """An encoder for a subscription that has received all entries up to `position`, and the frames up to `frame`
         (see `Cursor`). It encodes the entries that remain after that."""
-        ...
 
 
 class SubscriptionHandle(Protocol):
@@ -94,20 +90,16 @@ class SubscriptionHandle(Protocol):
     @property
     def position(self) -> int:
         """Everything up to this seq or ordinal was sent."""
-        ...
 
     @property
     def cursor(self) -> Cursor:
         """The cursor from which another subscription can continue this one."""
-        ...
 
     def start(self) -> None:
         """Start sending (after the caller has sent its client the verdict)."""
-        ...
 
     def drained(self) -> None:
         """The sink has room again."""
-        ...
 
     def close(self) -> None: ...
 
@@ -115,7 +107,6 @@ class SubscriptionHandle(Protocol):
 class Gateway(Protocol):
     async def command(self, who: Identity, command: Command) -> Reply:
         """Durable when it returns. Checks that the credential's scopes allow the command."""
-        ...
 
     async def ask(self, who: Identity, query: Query) -> Any: ...
 
@@ -130,12 +121,9 @@ class Gateway(Protocol):
     ) -> SubscriptionHandle:
         """Subscribe. No cursor: live from the head on. With `view`: the rows of that projection instead of the log;
         positions and head are ordinals."""
-        ...
 
     def signal(self, who: Identity, session: SessionId, kind: str, data: Any) -> None:
         """Send a transient signal (typing) to the session's other subscribers."""
-        ...
 
     def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:
         """The whole log, for the exports; deltas that a block repeats are gone already."""
-        ...

@@ -12,19 +12,6 @@ import msgspec
 
 from fairlead.model.errors import BadMode, BadRequest
 
-__all__ = [
-    "BadRule",
-    "Behavior",
-    "PermissionMode",
-    "Rule",
-    "RuleSource",
-    "Verdict",
-    "VerdictBy",
-    "format_rule",
-    "parse_mode",
-    "parse_rule",
-]
-
 
 class Behavior(StrEnum):
     """The treatment of a tool call: it runs, it is denied, or a person is asked."""
@@ -52,11 +39,9 @@ RuleSource = Literal["settings", "session"]
 VerdictBy = Literal["rule", "mode", "fence", "default"]
 
 
-class BadRule(BadRequest):
+class BadRule(BadRequest, code="bad_rule"):
     """A rule that cannot be parsed, or may not be remembered. `data["rule"]` is the faulty text, `data["instead"]` the
     narrower rule that a session may use instead, if there is one."""
-
-    code = "bad_rule"
 
     def __init__(self, text: str, problem: str, instead: str = "") -> None:
         narrower = {"instead": instead} if instead else {}

@@ -1,29 +1,36 @@
 """Queries: read-only requests of clients to the gateway, and the types of their answers."""
 
 from collections.abc import Generator
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from fairlead.model.ids import SessionId
 from fairlead.model.store import RowPage, SearchHit, SessionFilter, SessionPage, Summary
+from fairlead.model.usage_stats import UsageStats
 
 _PAGE: Final = 1000
 
+A = TypeVar("A")
 
-class ListSessions(msgspec.Struct, frozen=True):
+
+class QueryBase(msgspec.Struct, Generic[A], frozen=True):
+    """Base of queries. `A` is the type of the answer."""
+
+
+class ListSessions(QueryBase[SessionPage], frozen=True):
     """-> `store.SessionPage`"""
 
     filter: SessionFilter
 
 
-class GetSession(msgspec.Struct, frozen=True):
+class GetSession(QueryBase["SessionView"], frozen=True):
     """-> `SessionView`"""
 
     session: SessionId
 
 
-class ReadMessages(msgspec.Struct, frozen=True):
+class ReadMessages(QueryBase["EventPage"], frozen=True):
     """History in pages from the end: entries with seq < before, without deltas and bare records.
 
     -> `EventPage`"""
@@ -33,7 +40,7 @@ class ReadMessages(msgspec.Struct, frozen=True):
     limit: int = 100
 
 
-class ReadEvents(msgspec.Struct, frozen=True):
+class ReadEvents(QueryBase["EventPage"], frozen=True):
     """The log forward from a seq, deltas included. -> `EventPage`"""
 
     session: SessionId
@@ -41,25 +48,25 @@ class ReadEvents(msgspec.Struct, frozen=True):
     limit: int = 500
 
 
-class ListPermissions(msgspec.Struct, frozen=True):
+class ListPermissions(QueryBase["tuple[PendingView, ...]"], frozen=True):
     """Requests that wait for a person, in one session or in all. -> tuple of `PendingView`"""
 
     session: SessionId | None = None
 
 
-class ReadQueue(msgspec.Struct, frozen=True):
+class ReadQueue(QueryBase["tuple[QueuedView, ...]"], frozen=True):
     """-> tuple of `QueuedView`"""
 
     session: SessionId
 
 
-class ReadUsage(msgspec.Struct, frozen=True):
+class ReadUsage(QueryBase["UsageView"], frozen=True):
     """-> `UsageView`: totals of one session, or of all."""
 
     session: SessionId | None = None
 
 
-class SearchText(msgspec.Struct, frozen=True):
+class SearchText(QueryBase[tuple[SearchHit, ...]], frozen=True):
     """-> tuple of `store.SearchHit`"""
 
     words: str
@@ -67,7 +74,7 @@ class SearchText(msgspec.Struct, frozen=True):
     session: SessionId | None = None
 
 
-class PreviewTranscript(msgspec.Struct, frozen=True):
+class PreviewTranscript(QueryBase["TranscriptPreview"], frozen=True):
     """The end of a session's transcript file, without opening the session: the cost does not depend on its length.
 
     -> `TranscriptPreview`"""
@@ -76,13 +83,13 @@ class PreviewTranscript(msgspec.Struct, frozen=True):
     limit: int = 100
 
 
-class FindPermission(msgspec.Struct, frozen=True):
+class FindPermission(QueryBase["PendingView"], frozen=True):
     """The pending request of this id, with its session. -> `PendingView`"""
 
     request: str
 
 
-class ExplainPermission(msgspec.Struct, frozen=True):
+class ExplainPermission(QueryBase["PermissionReport"], frozen=True):
     """The effects of a pending request, and the coverage of an "always allow". `rule`: a rule that a person considers
     saving instead of the suggested ones. `admin`: the person may save rules that others may not.
 
@@ -93,7 +100,7 @@ class ExplainPermission(msgspec.Struct, frozen=True):
     admin: bool = False
 
 
-class ReadUsageStats(msgspec.Struct, frozen=True):
+class ReadUsageStats(QueryBase[UsageStats], frozen=True):
     """Usage, cost, tools and limits between two times; days are in a time zone `offset` minutes east of Greenwich.
 
     -> `usage_stats.UsageStats`"""
@@ -103,7 +110,7 @@ class ReadUsageStats(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
-class WaitLoaded(msgspec.Struct, frozen=True):
+class WaitLoaded(QueryBase[bool], frozen=True):
     """Answered when all of a session's history is in its log: a large file is imported while the session is already
     open. With `wait` false it is answered at once.
 
@@ -113,7 +120,7 @@ class WaitLoaded(msgspec.Struct, frozen=True):
     wait: bool = True
 
 
-class WaitDelivered(msgspec.Struct, frozen=True):
+class WaitDelivered(QueryBase[None], frozen=True):
     """Answered when a message has left the queue: it reached the agent, or was withdrawn. -> None; AgentFailed if it
     could not be delivered."""
 
@@ -121,7 +128,7 @@ class WaitDelivered(msgspec.Struct, frozen=True):
     message: str
 
 
-class ReadRows(msgspec.Struct, frozen=True):
+class ReadRows(QueryBase[RowPage], frozen=True):
     """A projection's rows, caught up with the log: rows after an ordinal, or (no `after`) the last rows before one.
 
     A page may be shorter than `limit` because of its size: there are more rows unless its last (first) ordinal is the
@@ -136,7 +143,7 @@ class ReadRows(msgspec.Struct, frozen=True):
     limit: int = 100
 
 
-class FindRow(msgspec.Struct, frozen=True):
+class FindRow(QueryBase["int | None"], frozen=True):
     """-> the ordinal of the row that has `key`, or None"""
 
     session: SessionId
@@ -144,32 +151,17 @@ class FindRow(msgspec.Struct, frozen=True):
     key: str
 
 
-class ReadProjection(msgspec.Struct, frozen=True):
+class ReadProjection(QueryBase[bytes], frozen=True):
     """-> bytes: the `snapshot` of a projection's reducer, caught up with the log"""
 
     session: SessionId
     view: str
 
 
-Query = (
-    ListSessions
-    | GetSession
-    | ReadMessages
-    | ReadEvents
-    | ListPermissions
-    | ReadQueue
-    | ReadUsage
-    | SearchText
-    | FindPermission
-    | ExplainPermission
-    | ReadUsageStats
-    | PreviewTranscript
-    | WaitLoaded
-    | WaitDelivered
-    | ReadRows
-    | FindRow
-    | ReadProjection
-)
+SessionQuery = GetSession | ReadMessages | ReadEvents | ReadQueue | PreviewTranscript | WaitLoaded | WaitDelivered
+ProjectionQuery = ReadRows | FindRow | ReadProjection
+PermissionQuery = ListPermissions | FindPermission | ExplainPermission
+Query = SessionQuery | ProjectionQuery | PermissionQuery | ListSessions | SearchText | ReadUsage | ReadUsageStats
 
 
 def every_session(**wanted: Any) -> Generator[ListSessions, SessionPage, list[Summary]]:
@@ -292,39 +284,3 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     input_tokens: int = 0
     output_tokens: int = 0
     sessions: int = 0
-
-
-__all__ = [
-    "CommandPart",
-    "EventPage",
-    "ExplainPermission",
-    "FileChange",
-    "FindPermission",
-    "FindRow",
-    "GetSession",
-    "HandoverView",
-    "ListPermissions",
-    "ListSessions",
-    "PendingView",
-    "PermissionReport",
-    "PreviewTranscript",
-    "Query",
-    "QueuedView",
-    "ReadEvents",
-    "ReadMessages",
-    "ReadProjection",
-    "ReadQueue",
-    "ReadRows",
-    "ReadUsage",
-    "ReadUsageStats",
-    "RowPage",
-    "RuleScope",
-    "SearchHit",
-    "SearchText",
-    "SessionView",
-    "TranscriptPreview",
-    "UsageView",
-    "WaitDelivered",
-    "WaitLoaded",
-    "every_session",
-]

@@ -7,35 +7,9 @@ from typing import Final, assert_never
 
 from msgspec import structs
 
+from fairlead.model import commands as c
 from fairlead.model.auth import Identity, Scope
-from fairlead.model.commands import (
-    AnswerPermission,
-    ArchiveSession,
-    CancelMessage,
-    Close,
-    Command,
-    Configure,
-    Control,
-    Create,
-    Delete,
-    DialIn,
-    Fork,
-    Interrupt,
-    MoveMessage,
-    Rename,
-    Rewind,
-    Send,
-    SetMode,
-    SetModel,
-    SetRules,
-    SetThinking,
-    Settings,
-    SetVariables,
-    ShareSession,
-    StartHandover,
-    Steer,
-    WithdrawHandover,
-)
+from fairlead.model.commands import Command, Settings
 from fairlead.model.errors import NotAllowed
 
 _CAUTIOUS: Final = ("", "default", "plan")
@@ -45,32 +19,20 @@ _CAUTIOUS: Final = ("", "default", "plan")
 def scopes_for(command: Command) -> tuple[Scope, ...]:
     """The scopes of a command; all of them are needed."""
     match command:
-        case Create(settings=settings) | Configure(settings=settings):
+        case c.Create(settings=settings) | c.Configure(settings=settings):
             return ("chat", *_settings(settings))
-        case AnswerPermission() | SetMode() | SetRules():
+        case c.AnswerPermission() | c.SetMode() | c.SetRules():
             # Leaving plan mode approves the plan, so every change of mode is an approval.
             return ("approve",)
-        case Delete(files=files):
+        case c.Delete(files=files):
             return ("admin",) if files else ("chat",)
-        case Control() | DialIn() | SetVariables():
+        case c.Control() | c.DialIn() | c.SetVariables():
             return ("admin",)
-        case (
-            Send()
-            | Steer()
-            | Interrupt()
-            | SetModel()
-            | SetThinking()
-            | Rewind()
-            | Fork()
-            | MoveMessage()
-            | CancelMessage()
-            | Rename()
-            | ArchiveSession()
-            | ShareSession()
-            | Close()
-            | StartHandover()
-            | WithdrawHandover()
-        ):
+        case c.Send() | c.Steer() | c.Interrupt() | c.Rewind() | c.MoveMessage() | c.CancelMessage():
+            return ("chat",)
+        case c.SetModel() | c.SetThinking() | c.StartHandover() | c.WithdrawHandover():
+            return ("chat",)
+        case c.Fork() | c.Rename() | c.ArchiveSession() | c.ShareSession() | c.Close():
             return ("chat",)
         case _:
             assert_never(command)

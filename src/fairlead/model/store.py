@@ -125,8 +125,9 @@ class ProjectionRow(msgspec.Struct, frozen=True):
     key: str = ""
 
 
-class RowReplacement(msgspec.Struct, frozen=True):
-    """New data for the row of `key`; without effect if there is no such row."""
+class ReplaceRow(msgspec.Struct, frozen=True):
+    """New data for the row of `key`, at its ordinal; without effect if there is no such row. Clients that received the
+    old row are not notified."""
 
     key: str
     data: bytes
@@ -151,7 +152,7 @@ class ProjectionState(msgspec.Struct, frozen=True):
 class ProjectionWrite(msgspec.Struct, frozen=True, kw_only=True):
     """Everything of one `derive`: stored together or not at all. `made` in the order of the entries."""
 
-    made: tuple[ProjectionRow | RowReplacement, ...]
+    made: tuple[ProjectionRow | ReplaceRow, ...]
     seq: int
     head: int
     memory: ReducerCheckpoint | None = None
@@ -221,11 +222,9 @@ class Documents(Protocol):
     async def put(self, space: str, key: str, value: Any) -> None: ...
     async def add(self, space: str, key: str, value: Any) -> bool:
         """Put the value unless the key exists; exactly one of many callers gets True."""
-        ...
 
     async def delete(self, space: str, key: str) -> bool:
         """True for exactly one of many callers, as a single-use code needs."""
-        ...
 
     async def list(self, space: str) -> dict[str, Any]: ...
 
@@ -245,21 +244,17 @@ class Store(Protocol):
         batch must be ascending and above the head (Conflict otherwise). One append in flight per session is
         the caller's duty. A batch without entries writes the rest and leaves the head. Cancelling the call
         does not undo it: the outcome is then unknown."""
-        ...
 
     async def read(self, session: SessionId, after: int, limit: int, max_bytes: int = 4 << 20) -> Page:
         """Up to `limit` entries with seq > after, ascending; at least one if there is any, else until `max_bytes`.
 
         A fork's pages begin in its parent. NotFound for a session without a log."""
-        ...
 
     async def tail(self, session: SessionId, before: int | None, limit: int, kinds: Sequence[str] = ()) -> Page:
         """The last `limit` entries with seq < before (None: from the end), ascending; only `kinds` if given."""
-        ...
 
     async def find(self, session: SessionId, key: str) -> bytes | None:
         """The reply stored for an idempotency key."""
-        ...
 
     async def checkpoint(self, session: SessionId, name: str) -> Checkpoint | None: ...
 
@@ -270,23 +265,19 @@ class Store(Protocol):
 
         Ordinals follow the projection's last one, without a hole. A key belongs to the first row that has it. Durable
         when it returns; repeating the same call stores nothing twice. NotFound for a session without a log."""
-        ...
 
     async def projection_state(self, session: SessionId, view: str) -> ProjectionState: ...
 
     async def rows(self, session: SessionId, view: str, after: int, limit: int, max_bytes: int = 4 << 20) -> RowPage:
         """Up to `limit` rows with ordinal > after, ascending; at least one if there is any, else until `max_bytes`."""
-        ...
 
     async def rows_tail(
         self, session: SessionId, view: str, before: int | None, limit: int, max_bytes: int = 4 << 20
     ) -> RowPage:
         """The last rows with ordinal < before (None: from the end), ascending; bounded like `rows`."""
-        ...
 
     async def row_of(self, session: SessionId, view: str, key: str) -> int | None:
         """The ordinal of the row that has `key`."""
-        ...
 
     # --- ownership
 
@@ -295,7 +286,6 @@ class Store(Protocol):
 
         OwnedElsewhere while another live node owns it. The same node claiming again gets a later epoch. Exactly one of
         many claimers wins."""
-        ...
 
     async def release(self, lease: Lease) -> None: ...
 
@@ -304,41 +294,33 @@ class Store(Protocol):
     async def sessions(self, wanted: SessionFilter, seen_by: str | None = None) -> SessionPage:
         """Sessions by `updated`, newest first, without tombstones. `seen_by`: only sessions that this user sees, by the
         rule of `auth.Identity.sees`; None: all."""
-        ...
 
     async def summary(self, session: SessionId) -> Summary | None:
         """The summary of a session; for a deleted one, its tombstone."""
-        ...
 
     async def list_found(self, found: Sequence[Summary], gone: Sequence[SessionId] = ()) -> None:
         """Add sessions without a log (state `transcript`) to the lists, and remove those that are `gone`.
 
         A session that has a log or a tombstone, or is the `agent_session` of another one, stays as it is."""
-        ...
 
     async def session_of(self, agent_session: str) -> SessionId | None:
         """The session with this agent session id, whether or not it equals the session's own id."""
-        ...
 
     async def search(
         self, words: str, limit: int = 20, session: SessionId | None = None, seen_by: str | None = None
     ) -> Sequence[SearchHit]:
         """Full-text search over messages, best hit first; the last appended entries may not be indexed yet. `seen_by`:
         only in sessions that this user sees."""
-        ...
 
     async def usage_stats(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> UsageStats:
         """Usage statistics of the log entries between two times, by days in a time zone `offset` minutes east of
         Greenwich; the last appended entries may not be counted yet. `seen_by`: only of sessions that this user sees."""
-        ...
 
     async def wait_indexed(self) -> None:
         """Wait until the index and the counts have caught up with the log as it is now."""
-        ...
 
     async def erase(self, session: SessionId) -> None:
         """Remove a log's entries and keep its summary as a tombstone. Entries that a fork shows stay until the fork is
         erased."""
-        ...
 
     async def close(self) -> None: ...

@@ -111,11 +111,9 @@ class MirrorMatcher(Protocol):
 
     def add_record(self, record: Record) -> None:
         """Take a record of the log, in log order: from the wire, our own, or a row of the transcript."""
-        ...
 
     def match_row(self, record: Record) -> MirroredRow | None:
         """Match a row of the transcript, in file order; None for a row that is in the log already."""
-        ...
 
 
 class TranscriptReader(Protocol):
@@ -123,15 +121,12 @@ class TranscriptReader(Protocol):
 
     async def read(self) -> TranscriptPage | None:
         """The next page; None: nothing more for now. NotFound when the file is gone."""
-        ...
 
     def place(self) -> bytes:
         """The position after the last row that was read."""
-        ...
 
     async def finish(self) -> TranscriptPage | None:
         """The rest of a file that is no longer written to: a last line without its newline."""
-        ...
 
     def close(self) -> None: ...
 
@@ -142,26 +137,21 @@ class Transcripts(Protocol):
     @property
     def agent(self) -> str:
         """The kind of agent whose records these are."""
-        ...
 
     @property
     def folders(self) -> Sequence[str]:
         """The folders of the files."""
-        ...
 
     def scan(
         self, known: Mapping[str, FileMark]
     ) -> AsyncIterator[Sequence[FoundTranscript | TranscriptGone | TranscriptProblem]]:
         """All session files that are new or changed since `known`, in batches; deleted files come last."""
-        ...
 
     def changes(self) -> AsyncIterator[frozenset[SessionId]]:
         """Sessions whose files changed, as it happens. The first batch comes when the file watch has started."""
-        ...
 
     async def look(self, session: SessionId) -> FoundTranscript | None:
         """The current summary of the session's file."""
-        ...
 
     async def reader(
         self, session: SessionId, place: bytes = b"", *, after: str = "", since: str = "", path: str = ""
@@ -170,27 +160,21 @@ class Transcripts(Protocol):
 
         `since`: start at that prompt; NotFound if the file does not have it yet. `path`: a file in another place.
         NotFound."""
-        ...
 
     async def shared(
         self, session: SessionId, records: AsyncIterator[tuple[int, Record]], path: str = ""
     ) -> Shared | None:
         """Compare the session's file with the `records` of another log, each with its last seq; None: nothing is
         shared."""
-        ...
 
     def mirror_matcher(self, session: SessionId) -> MirrorMatcher:
         """A matcher for the rows of a session whose agent runs here."""
-        ...
 
     async def discard(self, session: SessionId) -> None:
         """Delete the large pieces of a deleted session that were stored in files."""
-        ...
 
     async def examine(self, path: str) -> FoundTranscript | TranscriptProblem:
         """Summarise a file at a given path."""
-        ...
 
     async def last_rows(self, session: SessionId, limit: int) -> Sequence[Record]:
         """The last rows; the cost does not depend on the size of the file."""
-        ...

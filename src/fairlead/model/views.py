@@ -13,7 +13,8 @@ from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Entry, ProjectionRow, RowPage
+from fairlead.model.store import Entry, ProjectionRow
+from fairlead.model.store import ReplaceRow as ReplaceRow
 
 
 class NewRow(msgspec.Struct, frozen=True):
@@ -22,13 +23,6 @@ class NewRow(msgspec.Struct, frozen=True):
 
     data: bytes
     key: str = ""
-
-
-class ReplaceRow(msgspec.Struct, frozen=True):
-    """Replaces the row of `key` at its ordinal. Clients that received the old row are not notified."""
-
-    key: str
-    data: bytes
 
 
 class Transient(msgspec.Struct, frozen=True):
@@ -55,7 +49,6 @@ class Resumable(Protocol):
     def running(self, *, fresh: bool) -> Sequence[Transient]:
         """The pieces that a subscription with all rows needs before the next piece. `fresh` false: it was live before
         and lagged, so it may have some of them."""
-        ...
 
 
 M = TypeVar("M", bound=msgspec.Struct)
@@ -102,22 +95,3 @@ def row_entry(row: ProjectionRow) -> Entry:
 
 def transient_entry(head: int, at: int, data: bytes) -> Entry:
     return Entry(head, head, at, PASSING, data)
-
-
-__all__ = [
-    "PASSING",
-    "ROW",
-    "Made",
-    "MemoryReducer",
-    "NewRow",
-    "Projection",
-    "ProjectionRow",
-    "Reducer",
-    "ReducerProjection",
-    "ReplaceRow",
-    "Resumable",
-    "RowPage",
-    "Transient",
-    "row_entry",
-    "transient_entry",
-]

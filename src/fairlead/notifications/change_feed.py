@@ -12,18 +12,7 @@ from typing import Final
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.web.sockets import SocketHandle
-from fairlead.notifications.api.feed import (
-    Change,
-    FeedCodec,
-    FeedEntry,
-    FeedItem,
-    FeedPage,
-    FeedPing,
-    FeedRequest,
-    cursor_text,
-    is_visible_to,
-    read_cursor,
-)
+from fairlead.notifications.api import feed as api
 from fairlead.notifications.api.resources import ResourceStore, StoredResource
 from fairlead.system.clock import Clock
 
@@ -53,11 +42,11 @@ class ChangeFeed:
 
     async def write(
         self,
-        *items: FeedItem,
+        *items: api.FeedItem,
         puts: Sequence[StoredResource] = (),
         removes: Sequence[tuple[str, str]] = (),
         most: Mapping[str, int] | None = None,
-    ) -> tuple[FeedEntry, ...]:
+    ) -> tuple[api.FeedEntry, ...]:
         """Store changed rows together with their feed entries, then publish the entries, in the order of the calls."""
         async with self._writing:
             entries = await self._store.write(self._clock.now_ms(), puts, removes, items, most=most)
@@ -69,13 +58,13 @@ class ChangeFeed:
         async with self._writing:
             await self._store.forget(user)
 
-    async def read(self, after: int, limit: int) -> FeedPage:
+    async def read(self, after: int, limit: int) -> api.FeedPage:
         return await self._store.feed(after, limit)
 
-    def join(self, who: Identity, codec: FeedCodec) -> "FeedSubscriber":
+    def join(self, who: Identity, codec: api.FeedCodec) -> "FeedSubscriber":
         return FeedSubscriber(self, who, codec, self._clock)
 
-    def _publish(self, entry: FeedEntry) -> None:
+    def _publish(self, entry: api.FeedEntry) -> None:
         self.head = entry.seq
         encoded: dict[tuple[str, bool], bytes] = {}
         # A copy: a subscriber whose socket fails leaves during the send.
@@ -92,13 +81,13 @@ class ChangeFeed:
 class FeedSubscriber:
     """One socket of the feed. Implements `model.web.sockets.SocketOwner`."""
 
-    def __init__(self, feed: ChangeFeed, who: Identity, codec: FeedCodec, clock: Clock) -> None:
+    def __init__(self, feed: ChangeFeed, who: Identity, codec: api.FeedCodec, clock: Clock) -> None:
         self._feed = feed
         self._who = who
         self._codec = codec
         self._clock = clock
         self._wire: SocketHandle | None = None
-        self._ask: FeedRequest | None = None
+        self._ask: api.FeedRequest | None = None
         self._seq = 0
         self._behind = False
         self._room = asyncio.Event()
@@ -121,9 +110,9 @@ class FeedSubscriber:
         except FairleadError as error:
             wire.send(self._codec.failed(error, now))
         else:
-            if isinstance(message, FeedPing):
+            if isinstance(message, api.FeedPing):
                 wire.send(self._codec.pong(now))
-            elif isinstance(message, FeedRequest):
+            elif isinstance(message, api.FeedRequest):
                 self._subscribe(wire, message, now)
         if wire.backlog() > UNSENT_BYTES:
             # Do not read from a client that does not read its answers.
@@ -147,13 +136,13 @@ class FeedSubscriber:
     def encoding_key(self) -> tuple[str, bool]:
         return self._codec.key, self._ask is not None
 
-    def wants(self, entry: FeedEntry) -> bool:
+    def wants(self, entry: api.FeedEntry) -> bool:
         item = entry.item
-        asked = isinstance(item, Change) or (self._ask is not None and item.topic in self._ask.topics)
-        return asked and is_visible_to(self._who, item)
+        asked = isinstance(item, api.Change) or (self._ask is not None and item.topic in self._ask.topics)
+        return asked and api.is_visible_to(self._who, item)
 
-    def encode(self, entry: FeedEntry) -> bytes:
-        return self._codec.entry(entry, cursor_text(self._feed.id, entry.seq) if self._ask is not None else None)
+    def encode(self, entry: api.FeedEntry) -> bytes:
+        return self._codec.entry(entry, api.cursor_text(self._feed.id, entry.seq) if self._ask is not None else None)
 
     def send_entry(self, seq: int, frames: bytes) -> None:
         """Send an entry's frames. Empty frames: the entry is not for this subscriber, but its position advances."""
@@ -172,31 +161,31 @@ class FeedSubscriber:
 
     # --- inside
 
-    def _subscribe(self, wire: SocketHandle, ask: FeedRequest, now: int) -> None:
+    def _subscribe(self, wire: SocketHandle, ask: api.FeedRequest, now: int) -> None:
         # One at a time: each may read the store.
         wire.pause()
         self._ask = ask
         feed, seq = self._feed.id, self._seq
         if ask.cursor is not None:
-            feed, seq = read_cursor(ask.cursor) or ("", 0)
+            feed, seq = api.read_cursor(ask.cursor) or ("", 0)
         known = feed == self._feed.id and seq <= self._feed.head
         if self._reading is not None:
             self._reading.cancel()
         self._reading = asyncio.create_task(self._resume(wire, ask, known, seq, now))
         self._behind = True
 
-    async def _resume(self, wire: SocketHandle, ask: FeedRequest, known: bool, seq: int, now: int) -> None:
+    async def _resume(self, wire: SocketHandle, ask: api.FeedRequest, known: bool, seq: int, now: int) -> None:
         """Send the verdict first, which may need a check of the oldest stored entry; then the missed entries."""
         if known and seq < self._feed.head:
             try:
                 known = seq + 1 >= (await self._feed.read(seq, 1)).first
             except FairleadError:
-                wire.hang_up(*UNREADABLE)
+                wire.close(*UNREADABLE)
                 return
         if not known:
             seq = self._feed.head
         self._seq = seq
-        cursor = cursor_text(self._feed.id, seq)
+        cursor = api.cursor_text(self._feed.id, seq)
         wire.send(self._codec.subscribed(ask, "ok" if known else "gap", cursor, now))
         wire.resume()
         await self._catch_up(wire)
@@ -211,10 +200,10 @@ class FeedSubscriber:
             try:
                 page = await self._feed.read(self._seq, PAGE)
             except FairleadError:
-                wire.hang_up(*UNREADABLE)
+                wire.close(*UNREADABLE)
                 return
             if self._seq + 1 < page.first or not page.entries:
-                wire.hang_up(*LOST)
+                wire.close(*LOST)
                 return
             for entry in page.entries:
                 while wire.backlog() > UNSENT_BYTES:

@@ -10,12 +10,8 @@ LONGEST = 200
 """Maximum characters of an expression: more than any real one has, and quick to parse."""
 
 
-def check_schedule(expression: str) -> None:
-    """Raise BadRequest for an invalid schedule, or one that is never due."""
-    next_due(expression, 0)
-
-
 def next_due(expression: str, after: int) -> int:
+    """Raises BadRequest for an invalid schedule, or one that is never due."""
     if len(expression) > LONGEST or len(expression.split()) != 5:
         raise _bad(expression, "five fields are expected: minute, hour, day, month, weekday")
     try:
@@ -23,7 +19,7 @@ def next_due(expression: str, after: int) -> int:
     except CronSimError as error:
         raise _bad(expression, str(error)) from None
     except StopIteration:
-        raise _bad(expression, "it never comes") from None
+        raise _bad(expression, "it is never due") from None
     return int(found.timestamp() * 1000)
 
 

@@ -50,11 +50,7 @@ class NoticeBuilder:
                 return (self._notice("session", "session.working", "Session at work", f"At work: {_CALLED}"),)
             case ev.TurnEnded():
                 title, verb, color = _ENDS[event.status]
-                meta: dict[str, Any] = {
-                    "status": event.status,
-                    "costUsd": event.cost_usd,
-                    "durationMs": event.duration_ms,
-                }
+                meta = {"status": event.status, "costUsd": event.cost_usd, "durationMs": event.duration_ms}
                 message = f"A turn of {_CALLED} {verb}"
                 return (self._notice("turn", f"turn.{event.status}", title, message, color, **meta),)
             case ev.PermissionRequested():

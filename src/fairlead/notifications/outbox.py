@@ -8,6 +8,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec import structs
@@ -42,35 +43,27 @@ KEYS: Final = "push"
 """The document with Fairlead's own key for push services."""
 
 
+@dataclass(eq=False, repr=False)
 class Outbox:
-    """`link` makes the URL that opens a session; empty if the gateway has no public URL. `who_is` returns the identity
-    of a credential; None if the credential is no longer valid."""
+    """`_link` makes the URL that opens a session; empty if the gateway has no public URL. `_who_is` returns the
+    identity of a credential; None if the credential is no longer valid."""
 
-    def __init__(
-        self,
-        resources: Resources,
-        feed: ChangeFeed,
-        documents: Documents,
-        seal: FieldCipher,
-        caller: HttpClient,
-        clock: Clock,
-        link: Callable[[SessionId | None], str],
-        who_is: Callable[[str], Identity | None],
-    ) -> None:
-        self._resources = resources
-        self._feed = feed
-        self._documents = documents
-        self._seal = seal
-        self._caller = caller
-        self._clock = clock
-        self._link = link
-        self._who_is = who_is
-        self._deliveries: dict[str, asyncio.Task[None]] = {}
-        self._topics: dict[str, tuple[str, ...]] = {}
-        self._grown = asyncio.Event()
-        self._key = ""
-        self.codes = AnswerCodes(documents, clock)
-        feed.listeners.append(self._wake)
+    _resources: Resources
+    _feed: ChangeFeed
+    _documents: Documents
+    _seal: FieldCipher
+    _caller: HttpClient
+    _clock: Clock
+    _link: Callable[[SessionId | None], str]
+    _who_is: Callable[[str], Identity | None]
+    _deliveries: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _topics: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _grown: asyncio.Event = field(default_factory=asyncio.Event)
+    _key: str = ""
+
+    def __post_init__(self) -> None:
+        self.codes = AnswerCodes(self._documents, self._clock)
+        self._feed.listeners.append(self._wake)
 
     async def start(self) -> None:
         for target in await self._resources.list(Destination):

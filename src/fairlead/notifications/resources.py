@@ -16,7 +16,7 @@ from fairlead.notifications.api.feed import Change, ChangeAction, ResourceKind
 from fairlead.notifications.api.resources import Resource, ResourceStore, StoredResource
 from fairlead.notifications.api.targets import Destination
 from fairlead.notifications.change_feed import ChangeFeed
-from fairlead.notifications.cron import check_schedule
+from fairlead.notifications.cron import next_due
 from fairlead.notifications.secret_box import FieldCipher
 from fairlead.system.clock import Clock
 
@@ -190,7 +190,7 @@ def _checked(item: T, before: T | None, now: int) -> T:
         was = before.completed_at if isinstance(before, cognova.Task) else None
         return structs.replace(item, completed_at=(was or now) if item.status == "done" else None)
     if isinstance(item, cognova.ScheduledAgent):
-        check_schedule(item.schedule)
+        next_due(item.schedule, now)
     if isinstance(item, cognova.Reminder) and isinstance(before, cognova.Reminder):
         return structs.replace(item, notified=item.notified and item.remind_at == before.remind_at)
     return item

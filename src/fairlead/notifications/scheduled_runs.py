@@ -1,8 +1,7 @@
 """Runs of scheduled agents: each is a session of the core; the feed gets its start and its actual end."""
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +19,7 @@ from fairlead.notifications.api.cognova import AgentRun, RunStatus, ScheduledAge
 from fairlead.notifications.api.feed import Change, ChangeAction
 from fairlead.notifications.resources import Resources
 from fairlead.system.clock import Clock
+from fairlead.system.tasks import TaskSet
 
 log = logging.getLogger("fairlead.notifications")
 
@@ -70,7 +70,7 @@ class ScheduledRuns:
         self._clock = clock
         self._fresh = fresh
         self._active: dict[SessionId, ActiveRun] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     async def start(self) -> None:
         """Resume the runs of an earlier gateway process: a run whose agent still lives continues, the others get the
@@ -83,8 +83,7 @@ class ScheduledRuns:
                 await self._finish(active, "cancelled", LOST)
 
     async def stop(self) -> None:
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.wait()
 
     async def run(self, agent: ScheduledAgent) -> AgentRun:
         if self._runs_of(agent):
@@ -122,7 +121,7 @@ class ScheduledRuns:
     def abandon(self, agent: ScheduledAgent) -> None:
         """Cancel the runs of a deleted agent."""
         for active in self._runs_of(agent):
-            self._spawn(self._interrupt(active))
+            self._tasks.spawn(self._interrupt(active))
 
     async def forget(self, user: str) -> None:
         """Cancel the runs of this user's agents without publishing their end."""
@@ -135,12 +134,12 @@ class ScheduledRuns:
         if active := self._active.get(session):
             for event in events:
                 if isinstance(event, ev.TurnEnded):
-                    self._spawn(self._ended(active, event))
+                    self._tasks.spawn(self._ended(active, event))
                     return
 
     def deleted(self, session: SessionId) -> None:
         if active := self._active.get(session):
-            self._spawn(self._finish(active, "cancelled", "Its session was deleted."))
+            self._tasks.spawn(self._finish(active, "cancelled", "Its session was deleted."))
 
     # --- inside
 
@@ -205,8 +204,3 @@ class ScheduledRuns:
         events = (ev.decode(bytes(line)) for line in reversed(page.events))
         ended = next((event for event in events if isinstance(event, ev.TurnEnded)), None)
         await (self._finish(active, "cancelled", LOST) if ended is None else self._ended(active, ended))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -75,21 +75,17 @@ class Scheduler:
             self._ringing = asyncio.get_running_loop().create_task(self._ring_due())
 
     async def _ring_due(self) -> None:
+        now = self._clock.now_ms()
         try:
-            await self._ring_until(self._clock.now_ms())
+            for kind, id in sorted((key for key, due in self._due.items() if due <= now), key=self._due.__getitem__):
+                # Remove it before it fires, so that an item that fails does not fire forever.
+                self._due.pop((kind, id), None)
+                try:
+                    item: Resource = await self._resources.get(kind, id)
+                    if isinstance(item, ScheduledAgent):
+                        self._note(item)
+                    await self._ring(item)
+                except FairleadError as error:
+                    log.warning("alarm failed", extra={"kind": kind.__name__, "id": id, "error": error.message})
         finally:
             self._set_timer()
-
-    async def _ring_until(self, now: int) -> None:
-        for (kind, id), due in sorted(self._due.items(), key=lambda alarm: alarm[1]):
-            if due > now:
-                break
-            # Remove it before it fires, so that an item that fails does not fire forever.
-            self._due.pop((kind, id), None)
-            try:
-                item: Resource = await self._resources.get(kind, id)
-                if isinstance(item, ScheduledAgent):
-                    self._note(item)
-                await self._ring(item)
-            except FairleadError as error:
-                log.warning("alarm failed", extra={"kind": kind.__name__, "id": id, "error": error.message})

@@ -1,9 +1,9 @@
 """Connects the parts of this package, and handles the service calls of the client protocols."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from msgspec import structs
 
@@ -13,7 +13,7 @@ from fairlead.model.errors import Busy, NotFound
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Documents
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.session_changes import What
 from fairlead.notifications.api import cognova, feed, resources, targets
 from fairlead.notifications.change_feed import ChangeFeed, FeedSubscriber
@@ -113,7 +113,7 @@ class NotificationService:
 
     # --- service calls
 
-    def handlers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {
             feed.JoinFeed: self._join,
             feed.ReadFeed: self._read,

@@ -9,7 +9,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from fairlead.model.errors import FairleadError
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.routes import FileStream
 from fairlead.model.web.sockets import SocketProxy
 
 State = Literal["broken", "disabled", "changed", "page", "starting", "running", "waiting"]
@@ -55,11 +56,11 @@ class PluginView(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class ListPlugins(ServiceCall, frozen=True):
+class ListPlugins(ServiceCall["tuple[PluginView, ...]"], frozen=True):
     """-> tuple of `PluginView`, by name"""
 
 
-class EnablePlugin(ServiceCall, frozen=True):
+class EnablePlugin(ServiceCall["PluginView"], frozen=True):
     """-> `PluginView`. `digest` is that of the view, so that the version that was shown is the one that runs; Stale if
     the plugin has changed. NotFound; BadRequest if its manifest is unusable."""
 
@@ -67,13 +68,13 @@ class EnablePlugin(ServiceCall, frozen=True):
     digest: str
 
 
-class DisablePlugin(ServiceCall, frozen=True):
+class DisablePlugin(ServiceCall["PluginView"], frozen=True):
     """-> `PluginView`, after its server has ended. NotFound"""
 
     name: str
 
 
-class JoinPlugin(ServiceCall, frozen=True, kw_only=True):
+class JoinPlugin(ServiceCall["PluginSocket"], frozen=True, kw_only=True):
     """-> `PluginSocket`: an open socket to the plugin's server. NotFound if it does not run; PluginFailed.
 
     `query`, `headers` and `subprotocols` are the client's, without its credentials for Fairlead."""
@@ -91,7 +92,7 @@ class PluginSocket(msgspec.Struct, frozen=True):
     subprotocol: str = ""
 
 
-class CallPlugin(ServiceCall, frozen=True, kw_only=True):
+class CallPlugin(ServiceCall[Response], frozen=True, kw_only=True):
     """-> `Response`: the answer of the plugin's server to this HTTP request. NotFound if it does not run;
     PluginFailed."""
 
@@ -103,7 +104,7 @@ class CallPlugin(ServiceCall, frozen=True, kw_only=True):
     content_type: str = "application/json"
 
 
-class ReadPluginFile(ServiceCall, frozen=True):
+class ReadPluginFile(ServiceCall[Response | FileStream], frozen=True):
     """-> `Response` with a file of the plugin's page. NotFound; Stale if the plugin differs from the enabled version.
     `known` is the browser's If-None-Match."""
 
@@ -125,4 +126,3 @@ class PluginPages(Protocol):
 
     async def page(self, name: str) -> PluginFolder:
         """The folder of a plugin's page. Raises NotFound, Stale."""
-        ...

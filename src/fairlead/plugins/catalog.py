@@ -60,13 +60,8 @@ def _look(name: str, folder: Path, programs: Mapping[str, str]) -> PluginFiles:
     except FairleadError as error:
         # The manifest gives no usable name; the folder's name is used if it is a valid one.
         return PluginFiles(name=name if NAME.fullmatch(name) else "-", folder=str(folder), problem=error.message)
-    return PluginFiles(
-        name=manifest.name,
-        folder=str(folder),
-        manifest=manifest,
-        argv=manifest.argv(programs),
-        digest=digest.hexdigest(),
-    )
+    argv = manifest.argv(programs)
+    return PluginFiles(name=manifest.name, folder=str(folder), manifest=manifest, argv=argv, digest=digest.hexdigest())
 
 
 def _read(folder: Path, path: str, most: int) -> bytes:

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from fairlead.model.auth import Identity
-from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
+from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale, Unavailable
 from fairlead.model.store import Documents
 from fairlead.model.web.requests import Response, ServiceHandlers
 from fairlead.plugins import api as act
@@ -23,10 +23,10 @@ from fairlead.plugins.api import PluginFolder, PluginSocket, PluginView
 from fairlead.plugins.catalog import PluginFiles, scan
 from fairlead.plugins.http_proxy import call_plugin
 from fairlead.plugins.manifest import FILE
-from fairlead.plugins.process import PATIENCE, LaunchPlan, PluginRunner
+from fairlead.plugins.process import PATIENCE, PluginRunner
 from fairlead.plugins.ws_proxy import HOST, WebSocketProxy, open_socket
 from fairlead.system.clock import Clock, within
-from fairlead.system.process import ChildProcess, stop_orphan
+from fairlead.system.process import ChildProcess, spawn, stop_orphan
 from fairlead.system.proctable import Process
 from fairlead.system.sandbox import Sandbox
 
@@ -62,8 +62,6 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnabledPlugin(msgspec.Struct, frozen=True):
-    """The version of a plugin that a person enabled."""
-
     digest: str
     at: int = 0
     by: str = ""
@@ -206,7 +204,7 @@ class PluginManager:
     def _start(self, found: PluginFiles) -> None:
         if found.argv:
             runner = self._runners[found.name] = PluginRunner(
-                found.name, partial(self._plan, found.name), self, self._clock
+                found.name, partial(self._launch, found.name), self, self._clock
             )
             runner.start()
 
@@ -226,15 +224,18 @@ class PluginManager:
             log.error("plugin did not end", extra={"plugin": name, "pid": left.pid})
         await self.forget(name)
 
-    async def _plan(self, name: str) -> LaunchPlan:
-        """The current launch plan. Raises Stale if the plugin differs from the enabled version."""
+    async def _launch(self, name: str) -> ChildProcess:
+        """Start the server. Raises Stale if the plugin differs from the enabled version, Unavailable if that fails."""
         found = (await self._scan()).get(name)
         permit = (await self._permits()).get(name)
         if found is None or permit is None or found.digest != permit.digest:
             raise _changed(name, "since it was enabled")
         env = {**self._settings.env, "PLUGIN_NAME": name}
         sandbox = self._settings.sandbox and self._settings.sandbox.showing(writable=(found.folder,))
-        return LaunchPlan(argv=found.argv, env=env, cwd=found.folder, sandbox=sandbox)
+        try:
+            return spawn(found.argv, env=env, cwd=found.folder, clock=self._clock, sandbox=sandbox)
+        except OSError as error:
+            raise Unavailable(f"{found.argv[0]} cannot be started: {error.strerror}.") from error
 
     def _view(self, found: PluginFiles, permit: EnabledPlugin | None) -> PluginView:
         runner = self._runners.get(found.name)

@@ -7,7 +7,7 @@ dropped; the end of its stderr shows why it ended.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
@@ -15,8 +15,7 @@ import msgspec
 from fairlead.model.errors import FairleadError, Stale
 from fairlead.plugins.api import State
 from fairlead.system.clock import Clock, within
-from fairlead.system.process import ChildProcess, StopTimeouts, spawn
-from fairlead.system.sandbox import Sandbox
+from fairlead.system.process import ChildProcess, StopTimeouts
 
 log = logging.getLogger("fairlead.plugins")
 
@@ -28,13 +27,6 @@ STEADY_SECONDS: Final = 60.0
 LONGEST_LINE: Final = 64 << 10
 PATIENCE: Final = StopTimeouts(close=2.0, terminate=3.0, kill=5.0)
 """A server that does not react to the end of its input gets SIGTERM after two seconds."""
-
-
-class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: str
-    sandbox: Sandbox | None = None
 
 
 class Children(Protocol):
@@ -77,16 +69,18 @@ def _port_of(line: bytes) -> int:
 
 
 class PluginRunner:
-    """`plan` is called before every start; it raises Stale if the plugin differs from the enabled version."""
+    """`launch` starts the server; it raises Stale if the plugin differs from the enabled version."""
 
-    def __init__(self, name: str, plan: Callable[[], Awaitable[LaunchPlan]], children: Children, clock: Clock) -> None:
+    def __init__(
+        self, name: str, launch: Callable[[], Awaitable[ChildProcess]], children: Children, clock: Clock
+    ) -> None:
         self.name = name
         self.state: State = "starting"
         self.port = 0
         self.pid = 0
         self.restarts = 0
         self.problem = ""
-        self._plan = plan
+        self._launch = launch
         self._children = children
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
@@ -108,7 +102,7 @@ class PluginRunner:
             self.state = "starting"
             began = self._clock.monotonic()
             try:
-                self.problem = await self._run(await self._plan())
+                self.problem = await self._run(await self._launch())
             except Stale as error:
                 self.state, self.problem = "changed", error.message
                 log.warning("plugin not started", extra={"plugin": self.name, "problem": error.message})
@@ -126,12 +120,8 @@ class PluginRunner:
             self.restarts += 1
             wait = min(2 * wait, LONGEST_WAIT)
 
-    async def _run(self, plan: LaunchPlan) -> str:
-        """Run one process from start to end. Returns the reason of its end."""
-        try:
-            child = spawn(plan.argv, env=plan.env, cwd=plan.cwd, clock=self._clock, sandbox=plan.sandbox)
-        except OSError as error:
-            return f"{plan.argv[0]} cannot be started: {error.strerror}."
+    async def _run(self, child: ChildProcess) -> str:
+        """Serve one process until its end. Returns the reason of its end."""
         reading: asyncio.Task[None] | None = None
         try:
             await self._children.remember(self.name, child)

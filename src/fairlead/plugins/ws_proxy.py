@@ -200,6 +200,6 @@ class WebSocketProxy:
             return
         if closed is None or closed.rcvd is None or not closed.rcvd_then_sent:
             log.warning("plugin socket failed", extra={"problem": str(closed)})
-            self._wire.hang_up(UPSTREAM_ERROR, UPSTREAM_REASON)
+            self._wire.close(UPSTREAM_ERROR, UPSTREAM_REASON)
         else:
-            self._wire.hang_up(closed.rcvd.code, closed.rcvd.reason)
+            self._wire.close(closed.rcvd.code, closed.rcvd.reason)

@@ -12,8 +12,8 @@ log = logging.getLogger("fairlead.gate")
 
 
 class AccessControl:
-    def __init__(self, house: AllowedOrigins, credentials: Credentials) -> None:
-        self.allowed_origins = house
+    def __init__(self, allowed_origins: AllowedOrigins, credentials: Credentials) -> None:
+        self.allowed_origins = allowed_origins
         self._credentials = credentials
 
     async def check_basic(self, head: Head, demand: AccessRequirement) -> AccessRefused | None:
@@ -37,12 +37,6 @@ class AccessControl:
 
     def _refused(self, head: Head, verdict: AccessRefused) -> AccessRefused:
         kind = "websocket" if head.socket else head.method
-        fields = {
-            "peer": head.peer,
-            "kind": kind,
-            "path": head.path,
-            "status": verdict.status,
-            "code": verdict.code,
-        }
+        fields = {"peer": head.peer, "kind": kind, "path": head.path, "status": verdict.status, "code": verdict.code}
         log.info("refused", extra=fields)
         return verdict

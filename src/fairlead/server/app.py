@@ -19,7 +19,7 @@ from fairlead.auth.origins import AllowedOrigins
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, FairleadError, NotFound, TooLarge, TooMany
 from fairlead.model.gateway import Gateway
-from fairlead.model.web.requests import Head, ServiceHandlers, parse_query
+from fairlead.model.web.requests import Head, Response, ServiceHandlers, parse_query
 from fairlead.model.web.routes import (
     Answer,
     ChangeStream,
@@ -27,9 +27,8 @@ from fairlead.model.web.routes import (
     FileStream,
     LogStream,
     Request,
-    Response,
     Route,
-    Steps,
+    Routes,
     json_response,
 )
 from fairlead.model.web.session_changes import ChangeListenerHandle
@@ -53,7 +52,8 @@ from fairlead.server.responses import (
 from fairlead.server.route_table import RouteMatch, RouteTable, at_door, at_main_port
 from fairlead.server.shares import CredentialShare, CredentialShares, HeldBody
 from fairlead.server.sockets import SocketEndpoint, SocketHost
-from fairlead.server.websocket import EXTENSION, ConnectionOptions, run_endpoint
+from fairlead.server.websocket.connection import EXTENSION, ConnectionOptions
+from fairlead.server.websocket.protocol import run_endpoint
 from fairlead.system.clock import Clock, within
 from fairlead.uploads.api import AcceptForm
 
@@ -129,7 +129,7 @@ class App:
             return self._http(scope, receive, send)
         if scope["type"] == "websocket":
             return self._websocket(scope, receive, send)
-        raise RuntimeError(f"there is nothing to do for {scope['type']} here")
+        raise RuntimeError(f"unsupported ASGI scope: {scope['type']}")
 
     def _demand(self, match: RouteMatch[Route] | RouteMatch[SocketRoute] | None) -> AccessRequirement:
         return (
@@ -181,8 +181,7 @@ class App:
         elif isinstance(answer, ChangeStream):
             await self._send_changes(receive, send, who, answer)
         elif isinstance(answer, FileStream):
-            now, head = self._parts.clock.now_ms(), scope["method"] == "HEAD"
-            await send_file(receive, send, answer, now, head=head)
+            await send_file(receive, send, answer, self._parts.clock.now_ms(), head=scope["method"] == "HEAD")
         elif _CLOSE in answer.headers:
             await send_and_close(send, receive, answer, self._parts.clock)
         else:
@@ -212,11 +211,10 @@ class App:
             return await (self._while_wanted(receive, answering) if route.waits else answering)
         except FairleadError as error:
             closing = (_CLOSE,) if isinstance(error, TooLarge) else ()
-            answer = error_response(error, self._worded)
-            return Response(status=answer.status, body=answer.body, headers=closing)
+            return structs.replace(error_response(error, self._worded), headers=closing)
         except TimeoutError:
-            late = error_response(BadRequest("The body of the request did not come in time."), self._worded)
-            return Response(status=408, body=late.body, headers=(_CLOSE,))
+            late = error_response(BadRequest("The body of the request did not arrive in time."), self._worded)
+            return structs.replace(late, status=408, headers=(_CLOSE,))
         except Exception as error:
             fault = unexpected(error, parts.fresh(), f"{head.method} {route.path}")
             return error_response(fault, self._worded)
@@ -242,7 +240,7 @@ class App:
             for task in everything:
                 task.cancel()
             await asyncio.wait(everything)
-        raise Stopping("The gateway stops: ask again when it is back.")
+        raise Stopping("The gateway is stopping: send the request again when it is back.")
 
     def stop(self) -> None:
         """End all waiting requests and change streams."""
@@ -392,9 +390,10 @@ def _own(version: str, served: list[str]) -> ClientProtocol:
     """Build the server's own routes. `version` is empty on a door: a front end would take it for its server's."""
     info = {"status": "ok", **({"version": version} if version else {}), "protocols": served}
 
-    def health(request: Request) -> Steps:
-        yield from ()
+    routes = Routes()
+
+    @routes.get("/health", "public", "health", body_limit=0)
+    def health(request: Request) -> Response:
         return json_response(info)
 
-    route = Route(method="GET", path="/health", access="public", name="health", handle=health, body_limit=0)
-    return ClientProtocol(name="server", routes=(route,))
+    return ClientProtocol(name="server", routes=tuple(routes))

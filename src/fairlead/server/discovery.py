@@ -42,7 +42,7 @@ def discover_services() -> tuple[ServiceFactory, ...]:
 
 
 def projections_of(protocols: Iterable[ClientProtocol]) -> dict[str, Projection]:
-    """Return all projections by name. Raises ViewClash, which names both owners of a duplicate name."""
+    """Return all projections by name. Raises ProjectionClash, which names both owners of a duplicate name."""
     found: dict[str, Projection] = {}
     owners: dict[str, str] = {}
     for protocol in protocols:

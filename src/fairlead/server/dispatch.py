@@ -1,7 +1,6 @@
 """Executes the steps of routes and socket protocols: commands and queries by the core, service calls by handlers."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final, TypeVar
 
 from fairlead.auth.api import accounts
@@ -12,11 +11,11 @@ from fairlead.model.gateway import Gateway
 from fairlead.model.scopes import check_scopes
 from fairlead.model.store import Documents
 from fairlead.model.web.requests import ServiceCall, ServiceHandlers, Step
+from fairlead.system.tasks import TaskSet
 
 T = TypeVar("T")
 
 NO_HANDLERS: Final[ServiceHandlers] = {}
-
 
 REMOVED_USERS: Final = "leaving"
 """Document space of removed users whose data may not be completely deleted yet."""
@@ -48,9 +47,9 @@ class RemovalCleanup:
             else:
                 await self._forget(name, credentials)
 
-    def with_cleanup(self, performers: ServiceHandlers) -> ServiceHandlers:
+    def with_cleanup(self, handlers: ServiceHandlers) -> ServiceHandlers:
         """Return the same handlers, with cleanup after revoking a credential and removing a user."""
-        revoke, remove = performers[RevokeCredential], performers[accounts.RemoveUser]
+        revoke, remove = handlers[RevokeCredential], handlers[accounts.RemoveUser]
 
         async def revoke_one(who: Identity, action: RevokeCredential) -> Any:
             view = await revoke(who, action)
@@ -67,7 +66,7 @@ class RemovalCleanup:
             await self._forget(action.name, ended)
             return ended
 
-        return {**performers, RevokeCredential: revoke_one, accounts.RemoveUser: remove_one}
+        return {**handlers, RevokeCredential: revoke_one, accounts.RemoveUser: remove_one}
 
     async def _forget(self, name: str, credentials: Sequence[str]) -> None:
         for credential in credentials:
@@ -82,27 +81,16 @@ class RemovalCleanup:
 
 
 class Dispatcher:
-    def __init__(self, gateway: Gateway, performers: ServiceHandlers) -> None:
+    def __init__(self, gateway: Gateway, handlers: ServiceHandlers) -> None:
         self.gateway = gateway
-        self._performers = performers
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start work that outlives the connection that asked for it."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def wait_idle(self) -> None:
-        """Wait until all spawned work has finished."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        self._handlers = handlers
+        self.tasks = TaskSet()
+        """Work that outlives the connection that asked for it."""
 
     async def dispatch(self, who: Identity, step: Step, more: ServiceHandlers = NO_HANDLERS) -> Any:
         if isinstance(step, ServiceCall):
-            performer = more.get(type(step)) or self._performers[type(step)]
-            return await performer(who, step)
+            handler = more.get(type(step)) or self._handlers[type(step)]
+            return await handler(who, step)
         if isinstance(step, commands.CommandBase):
             # The core checks too; here the check holds for every implementation of the port.
             check_scopes(who, step)

@@ -84,7 +84,7 @@ def check_doors(
     taken = {main.port: "the main port"} if main.port else {}
     for door in doors:
         if door.name not in known:
-            raise _wrong(door, f"there is no protocol of that name; there are: {', '.join(sorted(known))}")
+            raise _wrong(door, f"no protocol has this name; the protocols are: {', '.join(sorted(known))}")
         if door.port in taken:
             raise _wrong(door, f"port {door.port} is {taken[door.port]} already")
         if door.port:
@@ -92,7 +92,7 @@ def check_doors(
         for option in door.options:
             if option not in known[door.name].door_options:
                 takes = ", ".join((*known[door.name].door_options, "static", "public_url", "login"))
-                raise _wrong(door, f"{option} is no option of this door; there are: {takes}")
+                raise _wrong(door, f"this door does not have the option {option}; its options are: {takes}")
         _check_options(door, known[door.name])
         if door.static is not None:
             _check_static(door, door.static, data)
@@ -143,7 +143,7 @@ def _check_options(door: Door, protocol: ClientProtocol) -> None:
 
 def _check_static(door: Door, folder: Path, data: Path) -> None:
     if not folder.is_dir():
-        raise _wrong(door, f"{folder} is no folder")
+        raise _wrong(door, f"{folder} is not a folder")
     # Every client that reaches the port can read these files: never serve the admin's token or the agents' output.
     real, kept = folder.resolve(), data.resolve()
     if real.is_relative_to(kept) or kept.is_relative_to(real):

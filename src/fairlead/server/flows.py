@@ -1,14 +1,17 @@
 """Runs the flows of one socket: the effects of each one after another, and the flows of a lane in order."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fairlead.model.commands import CommandBase
 from fairlead.model.errors import FairleadError
 from fairlead.model.web.requests import ServiceCall, Step
 from fairlead.model.web.sockets import Effect, Flow, RunFlow, Subscribe, Unsubscribe
+
+if TYPE_CHECKING:
+    from fairlead.server.sockets import SocketEndpoint
 
 LongEffect = Subscribe | Unsubscribe | Step
 """An effect that takes time."""
@@ -21,30 +24,10 @@ class SocketClosed(Exception):
     """The socket was closed before the effect could take place."""
 
 
-class FlowHost(Protocol):
-    """The socket that a flow belongs to."""
-
-    def apply(self, effect: Effect) -> None:
-        """Raises a FairleadError."""
-        ...
-
-    def perform(self, effect: LongEffect) -> Awaitable[tuple[Any, Callable[[], None] | None]]:
-        """Return the answer, and a call for the time when the flow has reacted to it. Raises a FairleadError or
-        SocketClosed."""
-        ...
-
-    def fail(self, error: Exception) -> None:
-        """Report an error that the flow did not handle."""
-        ...
-
-    def flush(self) -> None: ...
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
-
-
 class FlowRunner:
     __slots__ = ("_host", "_lanes", "_querying")
 
-    def __init__(self, host: FlowHost) -> None:
+    def __init__(self, host: "SocketEndpoint") -> None:
         self._host = host
         self._lanes: dict[str, asyncio.Future[None]] = {}
         """The end of the last flow of each lane that has an unfinished one."""

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fairlead.server.app import GUARD
 from fairlead.server.limits import UnauthenticatedConnections
-from fairlead.server.websocket import WebSocketDriver
+from fairlead.server.websocket.protocol import WebSocketDriver
 
 HEAD_LIMIT: Final = 64 << 10
 """Bytes of names and values in one request's head; several times as much as browsers and proxies send."""
@@ -153,6 +153,6 @@ class GuardedHttp(HttpToolsProtocol):
         self.transport.abort()
 
 
-def guarded_http(room: UnauthenticatedConnections) -> type[GuardedHttp]:
+def guarded_http(unauthenticated: UnauthenticatedConnections) -> type[GuardedHttp]:
     """Return the class for `uvicorn.Config(http=...)`."""
-    return type("ConfiguredGuardedHttp", (GuardedHttp,), {"unauthenticated": room})
+    return type("ConfiguredGuardedHttp", (GuardedHttp,), {"unauthenticated": unauthenticated})

@@ -70,7 +70,7 @@ def invited_origins(binding: Binding) -> frozenset[Origin]:
     for text in binding.origins:
         origin = parse_origin(text)
         if origin is None:
-            raise BadServerSetting(f"{text} is no origin: http(s)://name[:port] is expected.", given=text)
+            raise BadServerSetting(f"{text} is not an origin: http(s)://name[:port] is expected.", given=text)
         found.append(origin)
     return frozenset(found)
 
@@ -132,7 +132,7 @@ def _addresses(binding: Binding) -> list[tuple[socket.AddressFamily, str]]:
     try:
         found = socket.getaddrinfo(binding.host, binding.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise BadServerSetting(f"--host {binding.host}: there is no such address.", given=binding.host) from None
+        raise BadServerSetting(f"--host {binding.host}: this address does not exist.", given=binding.host) from None
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 
@@ -141,6 +141,6 @@ def _check_tls(cert: Path, key: Path) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)
     except FileNotFoundError:
         missing = cert if not cert.exists() else key
-        raise BadTls(f"{missing} is not there.", path=str(missing)) from None
+        raise BadTls(f"{missing} does not exist.", path=str(missing)) from None
     except (OSError, ssl.SSLError) as error:
         raise BadTls(f"{cert} and {key} cannot be used: {error.strerror or error}.") from None

@@ -66,7 +66,7 @@ class LineFormatter(logging.Formatter):
         fields.update((name, value) for name, value in record.__dict__.items() if name not in _STANDARD)
         if record.exc_info:
             fields["trace"] = self.formatException(record.exc_info)
-        line = _json(fields) if self._form == "json" else _text(fields)
+        line = json.dumps(fields, default=str, ensure_ascii=False) if self._form == "json" else _text(fields)
         return self._redactor.clean(line)
 
 
@@ -83,10 +83,6 @@ def configure_logging(
     # We log starts and stops ourselves, so uvicorn's messages about them are dropped; its warnings stay.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     return redactor
-
-
-def _json(fields: dict[str, Any]) -> str:
-    return json.dumps(fields, default=str, ensure_ascii=False)
 
 
 def _text(fields: dict[str, Any]) -> str:

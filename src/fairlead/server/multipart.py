@@ -14,22 +14,23 @@ from fairlead.model.errors import BadRequest, TooLarge
 from fairlead.model.web.requests import Head
 from fairlead.server.asgi import Receive
 from fairlead.server.dispatch import Dispatcher
+from fairlead.server.requests import body_pieces, check_length
 from fairlead.system.clock import Clock, within
 from fairlead.uploads.api import AcceptForm, FileForm, Intake, OpenIntake, Upload
 
 PART_HEAD: Final = 8 << 10
 """Bytes of a part's head; browsers send a few hundred, somewhat more with a long name."""
 NO_FORM: Final = "Send the files as a form: multipart/form-data."
-CUT_OFF: Final = "The form is not whole: its end is missing."
+CUT_OFF: Final = "The form is incomplete: its end is missing."
 
 
 class FormBody:
     """The body of one request. `whole`: it was read to its end; otherwise the connection cannot be reused."""
 
-    def __init__(self, head: Head, receive: Receive, doer: Dispatcher, clock: Clock, seconds: float) -> None:
+    def __init__(self, head: Head, receive: Receive, dispatcher: Dispatcher, clock: Clock, seconds: float) -> None:
         self._head = head
         self._receive = receive
-        self._doer = doer
+        self._dispatcher = dispatcher
         self._clock = clock
         self._seconds = seconds
         self.whole = False
@@ -39,37 +40,24 @@ class FormBody:
         boundary = _boundary(self._head)
         # Besides the files, room for the heads of as many parts and of one part that is not a file.
         most = form.files * (form.file_bytes + PART_HEAD) + PART_HEAD
-        length = self._head.first("content-length")
-        if length.isdigit() and len(length) < 19 and int(length) > most:
-            raise TooLarge("form", int(length), most)
-        intake: Intake = await self._doer.dispatch(who, OpenIntake())
+        check_length(self._head, "form", most)
+        intake: Intake = await self._dispatcher.dispatch(who, OpenIntake())
         try:
             parts = FileParts(boundary, form, intake)
             try:
                 await within(self._clock, self._seconds, self._feed(parts, most))
             except TimeoutError:
-                raise BadRequest("The form did not come in time: send fewer or smaller files.") from None
+                raise BadRequest("The form did not arrive in time: send fewer or smaller files.") from None
             parts.check()
             return await intake.keep()
         finally:
             intake.drop()
 
     async def _feed(self, parts: "FileParts", most: int) -> None:
-        size = 0
-        while True:
-            message = await self._receive()
-            if message["type"] != "http.request":
-                raise BadRequest("The client left before the form was there.")
-            data: bytes = message.get("body", b"")
-            size += len(data)
-            if size > most:
-                raise TooLarge("form", size, most)
-            if not message.get("more_body"):
-                self.whole = True
+        async for data, last in body_pieces("form", most, self._receive):
+            self.whole = last
             if data:
                 parts.write(data)
-            if self.whole:
-                return
 
 
 class FileParts:
@@ -79,9 +67,7 @@ class FileParts:
         self._form = form
         self._intake = intake
         self._head = 0
-        self._names: list[bytearray] = []
-        self._values: list[bytearray] = []
-        self._in_value = True
+        self._headers: list[tuple[bytearray, bytearray]] = []
         self._size: int | None = None
         self._files = 0
         self._ended = False
@@ -89,6 +75,7 @@ class FileParts:
             boundary,
             {
                 "on_part_begin": self._begun,
+                "on_header_begin": self._header,
                 "on_header_field": self._field,
                 "on_header_value": self._value,
                 "on_headers_finished": self._opened,
@@ -108,27 +95,23 @@ class FileParts:
         if not self._ended:
             raise BadRequest(CUT_OFF)
         if not self._files:
-            raise BadRequest(f"There is no file in the form: put it into the field {self._form.field}.")
+            raise BadRequest(f"The form has no file: put it into the field {self._form.field}.")
 
     # --- callbacks of the parser
 
     def _begun(self) -> None:
         self._head = 0
-        self._names, self._values = [], []
-        self._in_value = True
+        self._headers = []
         self._size = None
 
+    def _header(self) -> None:
+        self._headers.append((bytearray(), bytearray()))
+
     def _field(self, data: bytes, start: int, end: int) -> None:
-        # A name may arrive in several pieces; it ends when its value begins.
-        if self._in_value:
-            self._names.append(bytearray())
-            self._values.append(bytearray())
-            self._in_value = False
-        self._names[-1] += self._counted(data, start, end)
+        self._headers[-1][0].extend(self._counted(data, start, end))
 
     def _value(self, data: bytes, start: int, end: int) -> None:
-        self._in_value = True
-        self._values[-1] += self._counted(data, start, end)
+        self._headers[-1][1].extend(self._counted(data, start, end))
 
     def _counted(self, data: bytes, start: int, end: int) -> bytes:
         self._head += end - start
@@ -137,8 +120,7 @@ class FileParts:
         return data[start:end]
 
     def _opened(self) -> None:
-        pairs = zip(self._names, self._values, strict=True)
-        head = {bytes(name).lower(): bytes(value) for name, value in pairs}
+        head = {bytes(name).lower(): bytes(value) for name, value in self._headers}
         _, options = parse_options_header(head.get(b"content-disposition"))
         name = options.get(b"filename", b"")
         if options.get(b"name", b"").decode("utf-8", "replace") != self._form.field or not name:

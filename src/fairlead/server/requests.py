@@ -1,6 +1,6 @@
 """Reads requests: their head and body, the access that a route requires, the subprotocol of a socket."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from fairlead.auth.gate import AccessRequirement
 from fairlead.model.errors import BadRequest, TooLarge
@@ -55,20 +55,30 @@ def choose_subprotocol(route: SocketRoute, offered: Sequence[str]) -> str:
     raise BadRequest(f"This socket speaks {', '.join(route.subprotocols)}.", subprotocols=list(route.subprotocols))
 
 
-async def read_body(head: Head, limit: int, receive: Receive) -> bytes:
+def check_length(head: Head, what: str, limit: int) -> None:
     length = head.first("content-length")
     if length.isdigit() and len(length) < 19 and int(length) > limit:
-        raise TooLarge("body", int(length), limit)
-    body = bytearray()
-    while True:
+        raise TooLarge(what, int(length), limit)
+
+
+async def body_pieces(what: str, limit: int, receive: Receive) -> AsyncGenerator[tuple[bytes, bool]]:
+    """Yield the body as it arrives, each piece with whether it is the last. Raises TooLarge and BadRequest."""
+    size, last = 0, False
+    while not last:
         message = await receive()
         if message["type"] != "http.request":
-            raise BadRequest("The client left before the body was there.")
-        body += message.get("body", b"")
-        if len(body) > limit:
-            raise TooLarge("body", len(body), limit)
-        if not message.get("more_body"):
-            return bytes(body)
+            raise BadRequest(f"The client disconnected before the {what} was complete.")
+        data: bytes = message.get("body", b"")
+        size += len(data)
+        if size > limit:
+            raise TooLarge(what, size, limit)
+        last = not message.get("more_body")
+        yield data, last
+
+
+async def read_body(head: Head, limit: int, receive: Receive) -> bytes:
+    check_length(head, "body", limit)
+    return b"".join([data async for data, _ in body_pieces("body", limit, receive)])
 
 
 async def wait_disconnected(receive: Receive) -> None:

@@ -8,8 +8,8 @@ from email.utils import formatdate
 from typing import BinaryIO, Final
 
 from fairlead.auth.gate import AccessRefused
-from fairlead.model.web.requests import Refused
-from fairlead.model.web.routes import ChangeStream, FileStream, Response
+from fairlead.model.web.requests import Refused, Response
+from fairlead.model.web.routes import ChangeStream, FileStream
 from fairlead.server.asgi import Receive, Send
 from fairlead.server.requests import wait_disconnected
 from fairlead.server.static import PIECE

@@ -16,7 +16,7 @@ from fairlead.server.doors import OpenDoor, Ports
 from fairlead.server.http import GuardedHttp, guarded_http
 from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits, UnauthenticatedConnections, backlog
 from fairlead.server.listeners import Binding, urls
-from fairlead.server.websocket import driver_class
+from fairlead.server.websocket.protocol import driver_class
 from fairlead.system.clock import Clock, within
 
 log = logging.getLogger("fairlead.server")
@@ -122,7 +122,7 @@ class ServerRunner:
 
     async def _settled(self) -> None:
         for app in self._apps:
-            await app.dispatcher.wait_idle()
+            await app.dispatcher.tasks.wait()
 
     async def ready(self) -> None:
         """Wait until the server accepts connections."""

@@ -22,14 +22,12 @@ _ROOM: Final = 3 / 4
 class ShareHolder(Protocol):
     """A connection with bytes that wait to be read."""
 
-    def waiting_bytes(self) -> int: ...
+    def backlog(self) -> int: ...
     def too_slow(self) -> None:
         """Close the connection so that the peer learns the reason if it starts reading again."""
-        ...
 
     def cut(self) -> None:
         """Abort the connection at once."""
-        ...
 
 
 class Carrier(Protocol):
@@ -49,47 +47,43 @@ class _Held:
 class CredentialShare:
     """The share of one credential. Not asynchronous: it is called at every send to a congested connection."""
 
-    __slots__ = ("_held", "_most", "_total", "open")
+    __slots__ = ("_held", "_most", "held", "open")
 
     def __init__(self, most: int) -> None:
         self.open = 0
         self._most = most
         self._held: dict[ShareHolder, _Held] = {}
-        self._total = 0
-
-    @property
-    def held(self) -> int:
-        return self._total
+        self.held = 0
 
     def note(self, holder: ShareHolder, size: int) -> None:
         """Record that `size` bytes wait for `holder` now. This may close `holder` or other connections."""
         held = self._held.setdefault(holder, _Held(0))
-        self._total += size - held.size
+        self.held += size - held.size
         held.size = size
-        if self._total > self._most * _ROOM:
+        if self.held > self._most * _ROOM:
             self._make_room()
 
     def forget(self, holder: ShareHolder) -> None:
         """Stop counting `holder`: its peer has read the waiting bytes, or is gone."""
         held = self._held.pop(holder, None)
         if held is not None:
-            self._total -= held.size
+            self.held -= held.size
 
     def _make_room(self) -> None:
         # Some of the noted bytes may have been read since.
         for holder, held in self._held.items():
-            held.size = holder.waiting_bytes()
-        self._total = sum(held.size for held in self._held.values())
+            held.size = holder.backlog()
+        self.held = sum(held.size for held in self._held.values())
         by_size = sorted(self._held.items(), key=lambda item: -item[1].size)
         staying = sum(held.size for held in self._held.values() if not held.closing)
         for holder, held in by_size:
             if staying > self._most * _ROOM and not held.closing:
                 held.closing = True
                 staying -= held.size
-                log.warning("a connection is too slow", extra={"bytes": held.size, "all": self._total})
+                log.warning("a connection is too slow", extra={"bytes": held.size, "all": self.held})
                 holder.too_slow()
         for holder, held in by_size:
-            if self._total > self._most and held.closing:
+            if self.held > self._most and held.closing:
                 self.forget(holder)
                 holder.cut()
 
@@ -154,5 +148,5 @@ class HeldBody:
         if self._carrier is not None:
             self._carrier.cut()
 
-    def waiting_bytes(self) -> int:
+    def backlog(self) -> int:
         return self._left

@@ -1,10 +1,11 @@
-"""Adapters of a connection: the sink of a subscription, and the handle of a socket owner. No protocol, no steps."""
+"""The sink of a subscription: sends its bytes to a connection, compressed or as they are."""
 
 from collections.abc import Callable
 
 from fairlead.model.errors import FairleadError
-from fairlead.server.websocket import Connection
-from fairlead.server.websocket.frames import BINARY, FIN, build_frame, split_frames
+from fairlead.model.formats.frames import build_frame
+from fairlead.server.websocket.connection import Connection
+from fairlead.server.websocket.frames import BINARY, FIN, split_frames
 
 COMPRESS_FROM = 256
 """Size of a message in bytes from which deflate saves more than it costs in framing."""
@@ -27,7 +28,7 @@ class ConnectionSink:
             self._connection.send(data)
 
     def backlog(self) -> int:
-        return self._connection.write_buffer_size()
+        return self._connection.backlog()
 
     def fail(self, error: FairleadError) -> None:
         self._failed(error)
@@ -46,30 +47,3 @@ def send_packed(connection: Connection, frames: bytes) -> None:
         connection.send_compressed(payload, binary=head == FIN | BINARY)
     if plain:
         connection.send(b"".join(plain))
-
-
-class ConnectionHandle:
-    """The connection as its owner uses it. Implements `model.web.sockets.SocketHandle`."""
-
-    __slots__ = ("_connection",)
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def send(self, frames: bytes) -> None:
-        self._connection.send(frames)
-
-    def backlog(self) -> int:
-        return self._connection.write_buffer_size()
-
-    def probe(self, answered: Callable[[], None]) -> None:
-        self._connection.probe(answered)
-
-    def pause(self) -> None:
-        self._connection.pause_reading()
-
-    def resume(self) -> None:
-        self._connection.resume_reading()
-
-    def hang_up(self, code: int, reason: str) -> None:
-        self._connection.close(code, reason)

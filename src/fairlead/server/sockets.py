@@ -37,8 +37,8 @@ from fairlead.server.dispatch import Dispatcher
 from fairlead.server.errors import unexpected
 from fairlead.server.flows import FlowRunner, LongEffect, SocketClosed
 from fairlead.server.limits import ServerLimits, TokenBucket
-from fairlead.server.sinks import ConnectionHandle, ConnectionSink, send_packed
-from fairlead.server.websocket import Connection
+from fairlead.server.sinks import ConnectionSink, send_packed
+from fairlead.server.websocket.connection import Connection
 from fairlead.server.websocket.frames import ABNORMAL
 from fairlead.system.clock import Clock
 
@@ -79,15 +79,15 @@ class SocketEndpoint:
         "_connection",
         "_conversation",
         "_flows",
-        "_holder",
         "_host",
         "_members",
         "_messages",
         "_name",
         "_out",
+        "_owner",
         "_paused",
         "_peer",
-        "_relay",
+        "_proxy",
         "_revoked",
         "_running",
         "_watches",
@@ -121,8 +121,8 @@ class SocketEndpoint:
         self._revoked = False
         self._paused = False
         self._messages = 0
-        self._holder: SocketOwner | None = None
-        self._relay: SocketProxy | None = None
+        self._owner: SocketOwner | None = None
+        self._proxy: SocketProxy | None = None
         self._members: list[ChannelSubscription] = []
         self._begin: Sequence[Effect] | None = None
 
@@ -161,14 +161,14 @@ class SocketEndpoint:
 
     def on_message(self, conn: Connection, data: bytes, text: bool) -> None:
         self._messages += 1
-        if self._holder is not None:
-            self._holder.received(data)
-        elif self._relay is not None:
-            self._relay.received(data, text)
+        if self._owner is not None:
+            self._owner.received(data)
+        elif self._proxy is not None:
+            self._proxy.received(data, text)
         elif self._bucket.take():
             self._apply_all(self._conversation.received(data, text))
         else:
-            error = TooMany(f"At most {self._host.limits.commands_per_s:g} messages a second are taken.")
+            error = TooMany(f"At most {self._host.limits.commands_per_s:g} messages per second are accepted.")
             self._apply_all(self._conversation.throttled(data, text, error))
 
     def on_batch_end(self, conn: Connection) -> None:
@@ -176,10 +176,10 @@ class SocketEndpoint:
 
     def on_drain(self, conn: Connection) -> None:
         self._read_on()
-        if self._holder is not None:
-            self._holder.drained()
-        if self._relay is not None:
-            self._relay.drained()
+        if self._owner is not None:
+            self._owner.drained()
+        if self._proxy is not None:
+            self._proxy.drained()
         for watch in tuple(self._watches.values()):
             watch.drained()
         for member in self._members:
@@ -195,12 +195,12 @@ class SocketEndpoint:
         self._connection = None
         self._out.clear()
         self._flows.cancel_queries()
-        holder, self._holder = self._holder, None
-        if holder is not None:
-            holder.detached(code)
-        relay, self._relay = self._relay, None
-        if relay is not None:
-            relay.detached(code, conn.reason)
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.detached(code)
+        proxy, self._proxy = self._proxy, None
+        if proxy is not None:
+            proxy.detached(code, conn.reason)
         for member in self._members:
             member.leave()
         self._members.clear()
@@ -232,10 +232,10 @@ class SocketEndpoint:
                 self._signal(effect)
             case CloseSocket(code=code, reason=reason):
                 self._hang_up(code, reason)
-            case AttachOwner(owner=holder, early=early):
-                self._attach(holder, early)
-            case AttachProxy(proxy=relay):
-                self._pass_on(relay)
+            case AttachOwner(owner=owner, early=early):
+                self._attach(owner, early)
+            case AttachProxy(proxy=proxy):
+                self._pass_on(proxy)
             case EnterChannel(channel=channel):
                 self._enter(channel)
             case _:
@@ -255,7 +255,7 @@ class SocketEndpoint:
             send_packed(connection, frames)
         else:
             connection.send(frames)
-        if connection.write_buffer_size() > self._host.limits.unread:
+        if connection.backlog() > self._host.limits.unread:
             self._pause()
 
     def _hang_up(self, code: int, reason: str) -> None:
@@ -263,25 +263,25 @@ class SocketEndpoint:
         if self._connection is not None:
             self._connection.close(code, reason)
 
-    def _attach(self, holder: SocketOwner, early: Sequence[bytes]) -> None:
+    def _attach(self, owner: SocketOwner, early: Sequence[bytes]) -> None:
         self.flush()
         if self._connection is not None:
-            self._holder = holder
-            holder.attached(ConnectionHandle(self._connection))
+            self._owner = owner
+            owner.attached(self._connection)
             for data in early:
-                holder.received(data)
+                owner.received(data)
 
-    def _pass_on(self, relay: SocketProxy) -> None:
+    def _pass_on(self, proxy: SocketProxy) -> None:
         self.flush()
         if self._connection is not None:
-            self._relay = relay
-            relay.attached(ConnectionHandle(self._connection))
+            self._proxy = proxy
+            proxy.attached(self._connection)
         else:
-            relay.detached(ABNORMAL, "")
+            proxy.detached(ABNORMAL, "")
 
     def _enter(self, channel: BroadcastChannel) -> None:
         if self._connection is not None:
-            self._members.append(channel.enter(ConnectionSink(self._connection, self._compress, lambda error: None)))
+            self._members.append(channel(ConnectionSink(self._connection, self._compress, lambda error: None)))
 
     def _signal(self, signal: Signal) -> None:
         if not any(session == signal.session for session, _ in self._watches):
@@ -289,6 +289,8 @@ class SocketEndpoint:
         self._host.dispatcher.gateway.signal(self._who, signal.session, signal.kind, signal.data)
 
     async def perform(self, effect: LongEffect) -> tuple[Any, Callable[[], None] | None]:
+        """Return the answer, and a call for the time when the flow has reacted to it. Raises a FairleadError or
+        SocketClosed."""
         try:
             match effect:
                 case Subscribe() | Unsubscribe():
@@ -362,7 +364,7 @@ class SocketEndpoint:
     # --- the limit on work in flight
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._host.dispatcher.spawn(work)
+        task = self._host.dispatcher.tasks.spawn(work)
         self._running += 1
         task.add_done_callback(self._finished)
         if self._running >= self._host.limits.in_flight:
@@ -376,12 +378,12 @@ class SocketEndpoint:
     def _pause(self) -> None:
         if self._connection is not None and not self._paused:
             self._paused = True
-            self._connection.pause_reading()
+            self._connection.pause()
 
     def _read_on(self) -> None:
         connection = self._connection
         if not self._paused or connection is None:
             return
-        if self._running < self._host.limits.in_flight and connection.write_buffer_size() <= self._host.limits.unread:
+        if self._running < self._host.limits.in_flight and connection.backlog() <= self._host.limits.unread:
             self._paused = False
-            connection.resume_reading()
+            connection.resume()

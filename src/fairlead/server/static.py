@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, Final, Literal
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.web.requests import ServiceCall
-from fairlead.model.web.routes import ClientProtocol, FileStream, Request, Response, Route, Steps
+from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.routes import ClientProtocol, FileStream, Request, Route, Steps
 
 PIECE: Final = 64 << 10
 """Bytes of a file that are read at once. A larger file is never completely in memory, however many clients read it."""
@@ -62,7 +62,7 @@ _POLICY: Final = (
 )
 
 
-class ReadStatic(ServiceCall, frozen=True):
+class ReadStatic(ServiceCall["Response | FileStream"], frozen=True):
     """-> `Response` or `FileStream`. `page`: a browser requests a page, not a part of one. `known`: its ETags."""
 
     path: str
@@ -81,7 +81,7 @@ class StaticFiles:
         )
         return ClientProtocol(name="static files", routes=(route,))
 
-    def handlers(self) -> Mapping[type[ServiceCall], Any]:
+    def handlers(self) -> Mapping[type[ServiceCall[Any]], Any]:
         return {ReadStatic: self._perform}
 
     async def _perform(self, who: Identity, action: ReadStatic) -> Response | FileStream:

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, Final
 import fairlead
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.web.requests import ServiceCall
-from fairlead.model.web.routes import ClientProtocol, FileStream, Request, Response, Route, Steps
+from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.routes import ClientProtocol, FileStream, Request, Route, Steps
 from fairlead.server.static import TYPES, file_answer, open_plain
 
 BUILT: Final = Path(fairlead.__file__).parent / "web_dist"
@@ -48,7 +48,7 @@ other clients work as they are; <code>fairlead --help</code> lists the commands.
 """
 
 
-class ReadAsset(ServiceCall, frozen=True):
+class ReadAsset(ServiceCall["Response | FileStream"], frozen=True):
     """-> `Response` or `FileStream`. `name` is a file of the build, or empty for the shell. `packed`: the browser
     accepts gzip."""
 
@@ -71,7 +71,7 @@ class WebUi:
         )
         return ClientProtocol(name="web UI", routes=routes)
 
-    def handlers(self) -> Mapping[type[ServiceCall], Any]:
+    def handlers(self) -> Mapping[type[ServiceCall[Any]], Any]:
         return {ReadAsset: self._perform}
 
     async def _perform(self, who: Identity, action: ReadAsset) -> Response | FileStream:

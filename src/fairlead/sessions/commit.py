@@ -16,13 +16,13 @@ import msgspec
 from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Interpreter, Record
 from fairlead.model.commands import Command, Reply, Send, Steer
-from fairlead.model.errors import Unavailable
+from fairlead.model.errors import FairleadError, Unavailable
 from fairlead.model.ids import RequestId, SessionId, event_id
+from fairlead.model.policy import PermissionMode
 from fairlead.model.store import Checkpoint, NewEntry, Origin, StoredReply
-from fairlead.sessions.decide import follows_agent_mode
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.log import PendingEntries, SessionLog
-from fairlead.sessions.state import SessionState, encode_state, evolve
+from fairlead.sessions.state import SessionState, evolve
 
 STATE = "state"
 INTERPRETER = "interpreter"
@@ -30,6 +30,9 @@ INTERPRETER = "interpreter"
 
 BYTES_PER_EVENT = 100
 """Maximum checkpoint bytes per event: less than an event's own row in the log."""
+
+_CHECKPOINTED = (ev.TurnEnded, ev.AgentExited, ev.SessionOpened, ev.SessionForked)
+"""Events after which a checkpoint is written."""
 
 logger = logging.getLogger("fairlead.session")
 
@@ -114,13 +117,21 @@ class Commit:
         return bool(self.events or self.stage.drop or self.offsets or self.replies or self.force_checkpoint)
 
     def cancel(self, requests: Iterable[RequestId], reason: str) -> None:
-        """Cancel requests that no longer need an answer."""
         for request in requests:
-            self.add(
-                ev.PermissionCancelled(
-                    id=event_id(request, "permission.cancelled"), turn=self.state.turn, request=request, reason=reason
-                )
-            )
+            name, turn = event_id(request, "permission.cancelled"), self.state.turn
+            self.add(ev.PermissionCancelled(id=name, turn=turn, request=request, reason=reason))
+
+    def fail(self, error: FairleadError, cause: str, message: str = "") -> None:
+        name, turn = event_id(cause, "error"), self._core.interpreter.turn
+        self.add(ev.ErrorRaised(id=name, turn=turn, code=error.code, message=message or error.message, data=error.data))
+
+    def interrupt(self, by: str) -> NewEntry:
+        """Log a requested interrupt: the open turn will end as cancelled."""
+        interpreter, cause = self._core.interpreter, self._core.services.new_uuid()
+        marker = self._core.services.kind(self.state.agent).interrupt_record(cause)
+        interpreter.step(marker)
+        asked = ev.InterruptRequested(id=event_id(cause, "interrupt.asked"), turn=interpreter.turn, by=by)
+        return self.add(asked, marker.origin, marker.raw)
 
 
 def idempotency_keys(command: Command) -> tuple[str, ...]:
@@ -174,10 +185,6 @@ class SessionCore:
     def session(self) -> SessionId:
         return self.state.session
 
-    def begin(self) -> Commit:
-        """Start a commit. Needs the lock."""
-        return Commit(self)
-
     @contextlib.asynccontextmanager
     async def client_lock(self) -> AsyncIterator[None]:
         """Take the lock for a client's command. Raises Unavailable if the holder waits for an unavailable store."""
@@ -200,14 +207,14 @@ class SessionCore:
         """Take the lock and commit what the block stages, if anything: patiently, for facts that cannot be rejected."""
         return self._staged(self.lock, patient=True)
 
-    def client_transaction(self) -> AbstractAsyncContextManager[Commit]:
-        """The same for a client's command, which fails if the store is unavailable."""
-        return self._staged(self.client_lock(), patient=False)
+    def client_transaction(self, *, patient: bool = False) -> AbstractAsyncContextManager[Commit]:
+        """The same for a client's command, which fails if the store is unavailable; `patient`: its commit waits."""
+        return self._staged(self.client_lock(), patient=patient)
 
     @contextlib.asynccontextmanager
     async def _staged(self, lock: AbstractAsyncContextManager[None], *, patient: bool) -> AsyncIterator[Commit]:
         async with lock:
-            transition = self.begin()
+            transition = Commit(self)
             yield transition
             if transition.has_changes:
                 await self.commit(transition, patient=patient)
@@ -259,18 +266,11 @@ class SessionCore:
         self._since_checkpoint += len(transition.events)
         # A large checkpoint (a long stream) is written less often, so that its cost per event stays the same.
         enough = max(self.services.limits.checkpoint_every, self._checkpoint_bytes // BYTES_PER_EVENT)
-        due = (
-            transition.force_checkpoint
-            or self._since_checkpoint >= enough
-            or any(
-                isinstance(event, ev.TurnEnded | ev.AgentExited | ev.SessionOpened | ev.SessionForked)
-                for event in transition.events
-            )
-        )
-        if not due:
+        rests = any(isinstance(event, _CHECKPOINTED) for event in transition.events)
+        if not (rests or transition.force_checkpoint or self._since_checkpoint >= enough):
             return ()
         seq = transition.stage.seq
-        state, memory = encode_state(transition.state), self.interpreter.snapshot()
+        state, memory = msgspec.msgpack.encode(transition.state), self.interpreter.snapshot()
         self._checkpoint_bytes = len(state) + len(memory)
         return Checkpoint(STATE, seq, state), Checkpoint(INTERPRETER, seq, memory)
 
@@ -288,7 +288,8 @@ class SessionCore:
             return ev.RecordStored(id=event.id, turn=event.turn, record="system", subtype="status")
         if self.requested_mode is not None and self.requested_mode.mode == event.mode:
             return msgspec.structs.replace(event, by=self.requested_mode.by, request=self.requested_mode.request)
-        if follows_agent_mode(event.mode, allow_bypass=self.services.policy.allow_bypass):
+        # The policy never follows the agent into bypassPermissions, unless that is allowed.
+        if self.services.policy.allow_bypass or event.mode != PermissionMode.BYPASS_PERMISSIONS:
             return event
         text = f"The agent went into the mode {event.mode} by itself; the gateway's policy stays as it was."
         return ev.Notice(id=event.id, turn=event.turn, kind="mode.ignored", text=text)

@@ -4,17 +4,17 @@ Each function gets the state and the command and returns events; the session sto
 decided here and nowhere else: the first answer wins because the second finds nothing pending.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.agents import Decision
+from fairlead.model.agents import Decision, ToolCheck
 from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, Stale, TooMany
-from fairlead.model.ids import MessageId, event_id
-from fairlead.model.policy import Behavior, PermissionMode, Verdict
+from fairlead.model.ids import MessageId, RequestId, event_id
+from fairlead.model.policy import Behavior, Verdict
 from fairlead.sessions.state import PendingRequest, SessionState
 
 QUEUE_LIMIT = 100
@@ -77,13 +77,9 @@ def hand_over(
             "with wait.",
             waits_for=list(waits_for),
         )
+    name = event_id(cause, "handover.asked")
     return ev.HandoverRequested(
-        id=event_id(cause, "handover.asked"),
-        turn=state.turn,
-        link=command.link,
-        when=command.when,
-        waits_for=waits_for,
-        by=by,
+        id=name, turn=state.turn, link=command.link, when=command.when, waits_for=waits_for, by=by
     )
 
 
@@ -95,11 +91,10 @@ def handover_settled(
     )
 
 
-def link_changed(state: SessionState, link: cmd.Link, by: str, cause: str) -> ev.SessionChanged | None:
-    if state.settings.link == link:
-        return None
-    settings = msgspec.to_builtins(msgspec.structs.replace(state.settings, link=link))
-    return ev.SessionChanged(id=event_id(cause, "session.changed"), settings=settings, by=by)
+def link_changed(state: SessionState, link: cmd.Link, by: str, cause: str) -> Iterator[ev.SessionChanged]:
+    if state.settings.link != link:
+        settings = msgspec.to_builtins(msgspec.structs.replace(state.settings, link=link))
+        yield ev.SessionChanged(id=event_id(cause, "session.changed"), settings=settings, by=by)
 
 
 def _queued(state: SessionState, message: MessageId) -> None:
@@ -138,20 +133,23 @@ def answer(
 
 
 def resolve_by_policy(
-    state: SessionState, pending: PendingRequest, verdict: Verdict, cause: str
+    state: SessionState, about: PendingRequest | ToolCheck, verdict: Verdict, cause: str
 ) -> ev.PermissionResolved:
-    """Resolve a request by the policy, without a person. Only for allow and deny."""
+    """Resolve a request, or a call that was checked before any request, by the policy, without a person. Only for allow
+    and deny."""
+    asked = isinstance(about, PendingRequest)
     return ev.PermissionResolved(
-        id=event_id(cause, "permission.resolved"),
+        id=event_id(cause, "permission.resolved", 0 if asked else "hook"),
         turn=state.turn,
-        request=pending.request,
-        call=pending.call,
-        tool=pending.tool,
+        request=about.request if isinstance(about, PendingRequest) else RequestId(f"hook:{about.call}"),
+        call=about.call,
+        tool=about.tool,
         behavior="allow" if verdict.behavior == Behavior.ALLOW else "deny",
         how=verdict.by,
         rule=verdict.rule or "",
         message=verdict.reason,
-        input=pending.input,
+        input=about.input,
+        asked=asked,
     )
 
 
@@ -186,9 +184,3 @@ def _updated_input(pending: PendingRequest, command: cmd.AnswerPermission) -> di
     if answers is not None:
         raise BadRequest("Only a question takes answers; this is a permission.", tool=pending.tool)
     return changed
-
-
-def follows_agent_mode(mode: str, *, allow_bypass: bool) -> bool:
-    """Whether our policy follows a mode that the agent entered by itself: never into bypassPermissions, unless that is
-    allowed."""
-    return allow_bypass or mode != PermissionMode.BYPASS_PERMISSIONS

@@ -7,7 +7,7 @@ import msgspec
 
 from fairlead.model.agents import AgentKind, ProcessInfo
 from fairlead.model.auth import Identity
-from fairlead.model.errors import NotFound
+from fairlead.model.errors import BadRequest, NotFound, OutsideRoots
 from fairlead.model.events import Event
 from fairlead.model.ids import SessionId
 from fairlead.model.policy import Rule
@@ -17,6 +17,7 @@ from fairlead.model.views import Projection
 from fairlead.model.web.session_changes import What
 from fairlead.sessions.permissions import disk
 from fairlead.sessions.permissions.policy.call import Fences
+from fairlead.sessions.permissions.policy.paths import inside_any
 from fairlead.sessions.permissions.request_index import RequestIndex
 from fairlead.system.clock import Clock
 
@@ -51,6 +52,15 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
     home: str | None = None
     allow_bypass: bool = False
     entries: Callable[[str], Sequence[str]] = disk.entries
+
+    def resolve_inside(self, path: str, folders: tuple[str, ...]) -> str:
+        """Resolve a path from the wire that must lie inside these folders. Raises BadRequest, OutsideRoots."""
+        if "\0" in path or not path.startswith("/"):
+            raise BadRequest(f"{path[:80]!r} is not an absolute path.")
+        real = self.resolve(path)
+        if not inside_any(real, [self.resolve(folder) for folder in folders]):
+            raise OutsideRoots(path, folders)
+        return real
 
 
 class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):

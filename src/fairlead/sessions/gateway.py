@@ -17,7 +17,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import AgentKind
 from fairlead.model.auth import Identity
-from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound, OutsideRoots, Stale
+from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Cursor, FrameEncoder, Sink
 from fairlead.model.ids import MessageId, SessionId, event_id
 from fairlead.model.queries import FindPermission, PendingView, Query
@@ -25,12 +25,12 @@ from fairlead.model.scopes import check_scopes, require_scope
 from fairlead.model.store import TRANSCRIPT, Batch, Entry, ForkPoint, Store
 from fairlead.sessions import loading
 from fairlead.sessions.api.read_state import SPACE as SHOWN
+from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Subscription
 from fairlead.sessions.ownership import SessionOwnership
-from fairlead.sessions.paging import entries_after
+from fairlead.sessions.paging import entries_after, entries_backwards
 from fairlead.sessions.permissions.policy.modes import ModePolicy
-from fairlead.sessions.permissions.policy.paths import inside_any
 from fairlead.sessions.queries import QueryHandler
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.session import check_settings
@@ -108,21 +108,21 @@ class SessionGateway:
             if not await self.store.documents.add(CREATED, name, command.session):
                 made = await self.store.documents.get(CREATED, name)
                 return cmd.Reply(session=SessionId(str(made)), repeated=True)
-        if await self.store.summary(command.session) is not None:
-            raise Stale(f"There is a session {command.session} already.", session=command.session)
-        opened = ev.SessionOpened(
-            id=event_id(command.session, "session.opened"),
-            cwd=cwd,
-            agent=kind.name,
-            title=clean_title(command.title),
-            by=who.name,
-            owner=who.user,
-        )
+        await self._check_new(command.session)
+        name, title = event_id(command.session, "session.opened"), clean_title(command.title)
+        opened = ev.SessionOpened(id=name, cwd=cwd, agent=kind.name, title=title, by=who.name, owner=who.user)
         feed = self.registry.feed(command.session)
         core = await loading.create(self.services, feed, command.session, opened, command.settings, command.resume)
+        return self._adopt(core)
+
+    async def _check_new(self, session: SessionId) -> None:
+        if await self.store.summary(session) is not None:
+            raise Stale(f"There is a session {session} already.", session=session)
+
+    def _adopt(self, core: SessionCore) -> cmd.Reply:
         self.registry.adopt(core)
-        self.services.on_change(command.session, "created")
-        return cmd.Reply(session=command.session, seq=core.log.head)
+        self.services.on_change(core.session, "created")
+        return cmd.Reply(session=core.session, seq=core.log.head)
 
     async def revoked(self, credential: str) -> None:
         """Delete the idempotency keys of a revoked credential: it cannot repeat a command any more."""
@@ -143,11 +143,7 @@ class SessionGateway:
         policy = self.services.policy
         if "\0" in path:
             raise BadRequest("A path has no NUL character.")
-        if path and not path.startswith("/"):
-            raise BadRequest(f"{path[:80]!r} is not an absolute path.")
-        real = policy.resolve(path or policy.roots[0])
-        if not inside_any(real, [policy.resolve(root) for root in policy.roots]):
-            raise OutsideRoots(path, policy.roots)
+        real = policy.resolve_inside(path or policy.roots[0], policy.roots)
         if not self.services.is_folder(real):
             raise NotFound("folder", path)
         return real
@@ -163,8 +159,7 @@ class SessionGateway:
 
     async def _fork(self, who: Identity, command: cmd.Fork) -> cmd.Reply:
         parent = await self.registry.get(command.session)
-        if await self.store.summary(command.child) is not None:
-            raise Stale(f"There is a session {command.child} already.", session=command.child)
+        await self._check_new(command.child)
         async with parent.core.client_lock():
             state = parent.core.state
             if command.at is None and parent.core.interpreter.turn is not None:
@@ -174,31 +169,24 @@ class SessionGateway:
             point, uuid = await self._turn_of(command.session, command.at)
         feed = self.registry.feed(command.child)
         core = await loading.fork(self.services, feed, state, command, point, uuid, who)
-        self.registry.adopt(core)
-        self.services.on_change(command.child, "created")
-        return cmd.Reply(session=command.child, seq=core.log.head)
+        return self._adopt(core)
 
     async def _turn_of(self, session: SessionId, message: MessageId) -> tuple[ForkPoint, str]:
         """The end of the turn that `message` began, and the record id of the agent's last output in that turn."""
         wanted = ("user.message", "turn.ended", "text", "tool.ended")
-        before: int | None = None
         end: Entry | None = None
         last = ""
-        while True:
-            page = await self.store.tail(session, before, 200, wanted)
-            for entry in reversed(page.entries):
-                event = ev.decode(entry.event)
-                if isinstance(event, ev.TurnEnded):
-                    end, last = entry, ""
-                elif isinstance(event, ev.Text | ev.ToolEnded) and not last and event.subagent is None:
-                    last = event.id.split("/", 1)[0]
-                elif isinstance(event, ev.UserMessage) and event.message == message:
-                    if end is None:
-                        raise Busy("The turn of that message is not over yet.")
-                    return ForkPoint(session, end.seq), last
-            if not page.entries:
-                raise NotFound("message", message)
-            before = page.entries[0].seq
+        async for entry in entries_backwards(self.store, session, wanted):
+            event = ev.decode(entry.event)
+            if isinstance(event, ev.TurnEnded):
+                end, last = entry, ""
+            elif isinstance(event, ev.Text | ev.ToolEnded) and not last and event.subagent is None:
+                last = event.id.split("/", 1)[0]
+            elif isinstance(event, ev.UserMessage) and event.message == message:
+                if end is None:
+                    raise Busy("The turn of that message is not over yet.")
+                return ForkPoint(session, end.seq), last
+        raise NotFound("message", message)
 
     async def _delete(self, command: cmd.Delete) -> cmd.Reply:
         """Leave a tombstone: the file of a session that was only listed is not read and never lists it again."""
@@ -258,7 +246,7 @@ class SessionGateway:
             who,
             variant,
             sink,
-            cursor=start,
+            since=start,
             head=head,
             log_id=log_id,
             verdict="ok" if known else "gap",

@@ -19,7 +19,10 @@ from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Hub
 from fairlead.sessions.log import SessionLog
 from fairlead.sessions.paging import entries_after
-from fairlead.sessions.state import SessionState, clean_title, decode_state, evolve
+from fairlead.sessions.state import SessionState, clean_title, evolve
+
+_TAKEN_OVER = ("first_prompt", "last_prompt", "turn", "turns", "cost_usd", "model")
+"""State that a session takes over from the log that it shares its beginning with."""
 
 
 async def load(services: CoreDependencies, session: SessionId, feed: Hub) -> SessionCore:
@@ -33,7 +36,8 @@ async def load(services: CoreDependencies, session: SessionId, feed: Hub) -> Ses
     log = await _open_log(services, session, feed)
     state, state_seq, interpreter_seq = SessionState(session=session), 0, 0
     if (checkpoint := await store.checkpoint(session, STATE)) is not None:
-        state, state_seq = decode_state(checkpoint.data), checkpoint.seq
+        state = msgspec.msgpack.decode(checkpoint.data, type=SessionState)
+        state_seq = checkpoint.seq
     if (checkpoint := await store.checkpoint(session, INTERPRETER)) is not None:
         interpreter.restore(checkpoint.data)
         interpreter_seq = checkpoint.seq
@@ -81,19 +85,32 @@ async def create(
     at: int = 0,
     parent: SessionId | None = None,
     found: int | None = None,
+    point: ForkPoint | None = None,
 ) -> SessionCore:
     """Create a session with its first entries; `resume` is the agent's id of a conversation to continue.
 
-    `at`: the time it began, if in the past. `parent`: the session that it was forked from, if that one is not known
-    here. `found`: the time of its last change, if it is read from a file."""
+    `at`: the time it began, if in the past. `parent`: the session that it was forked from, if any. `found`: the time of
+    its last change, if it is read from a file. `point`: the file begins like another session's log: this session shows
+    that log's entries up to there as its own, and continues the turn that was open there."""
     kind = services.kind(opened.agent)
-    log = await _open_log(services, session, feed)
-    core = SessionCore(services, log, SessionState(session=session), kind.interpreter(session))
+    log = await _open_log(services, session, feed, point)
+    state, interpreter = SessionState(session=session), kind.interpreter(session)
+    if point is not None:
+        known, memory = await _recall(services.store, session, kind, point.parent)
+        interpreter.restore(memory)
+        # The other session's title, requests and decisions are not taken over.
+        state = msgspec.structs.replace(state, **{name: getattr(known, name) for name in _TAKEN_OVER})
+        at = log.last_at + 1
+    core = SessionCore(services, log, state, interpreter)
     core.found_at = found
+    first: list[ev.Event] = [opened]
+    if parent is not None:
+        # After shared entries the fork comes first: it ends the other session's part of the log.
+        name, seq = event_id(session, "session.forked"), 0 if point is None else point.seq
+        first.insert(1 if point is None else 0, ev.SessionForked(id=name, parent=parent, seq=seq))
     async with core.client_transaction() as transition:
-        transition.add(opened, at=at)
-        if parent is not None:
-            transition.add(ev.SessionForked(id=event_id(session, "session.forked"), parent=parent, seq=0), at=at)
+        for event in first:
+            transition.add(event, at=at)
         if settings is not None and settings != Settings():
             name, changes = event_id(session, "session.changed"), msgspec.to_builtins(settings)
             transition.add(ev.SessionChanged(id=name, settings=changes, by=opened.by))
@@ -121,55 +138,12 @@ async def fork(
         model=parent.model,
     )
     core = SessionCore(services, log, state, kind.interpreter(child))
-    async with core.client_transaction() as transition:
-        transition.add(
-            ev.SessionForked(
-                id=event_id(services.new_uuid(), "session.forked"),
-                parent=parent.session,
-                seq=point.seq,
-                message=MessageId(at) if at else None,
-                by=who.name,
-                owner=who.user,
-            )
-        )
-    return core
-
-
-async def branch(
-    services: CoreDependencies,
-    feed: Hub,
-    session: SessionId,
-    opened: ev.SessionOpened,
-    point: ForkPoint,
-    parent: str = "",
-    found: int | None = None,
-) -> SessionCore:
-    """Create a session from a file that begins like another session's log: it shows that log's entries up to `point` as
-    its own, and continues the turn that was open there. `parent`: the session that it was forked from, if any."""
-    kind = services.kind(opened.agent)
-    log = await _open_log(services, session, feed, point)
-    interpreter = kind.interpreter(session)
-    state, memory = await _recall(services.store, session, kind, point.parent)
-    interpreter.restore(memory)
-    # The other session's title, requests and decisions are not taken over.
-    state = msgspec.structs.replace(
-        SessionState(session=session),
-        first_prompt=state.first_prompt,
-        last_prompt=state.last_prompt,
-        turn=state.turn,
-        turns=state.turns,
-        cost_usd=state.cost_usd,
-        model=state.model,
+    name, message = event_id(services.new_uuid(), "session.forked"), MessageId(at) if at else None
+    forked = ev.SessionForked(
+        id=name, parent=parent.session, seq=point.seq, message=message, by=who.name, owner=who.user
     )
-    core = SessionCore(services, log, state, interpreter)
-    core.found_at = found
     async with core.client_transaction() as transition:
-        if parent:
-            name = event_id(session, "session.forked")
-            transition.add(ev.SessionForked(id=name, parent=SessionId(parent), seq=point.seq), at=log.last_at + 1)
-        transition.add(opened, at=log.last_at + 1)
-        resumed = ev.SessionResumed(id=event_id(session, "session.resumed"), agent_session=session)
-        transition.add(resumed, at=log.last_at + 1)
+        transition.add(forked)
     return core
 
 

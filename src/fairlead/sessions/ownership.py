@@ -66,7 +66,7 @@ class SessionOwnership:
         if not who.sees(*owned):
             raise NotFound("session", agent_session)
 
-    def guarded(self, handlers: ServiceHandlers) -> dict[type[ServiceCall], ServiceHandler]:
+    def guarded(self, handlers: ServiceHandlers) -> dict[type[ServiceCall[Any]], ServiceHandler]:
         """Wrap handlers: an action that names a session is handled only if the caller sees it. A session that does not
         exist is left to the handler: it may be about to be created."""
 
@@ -93,7 +93,7 @@ class SessionOwnership:
 
     async def share(self, who: Identity, command: cmd.ShareSession) -> cmd.Reply:
         if bool(command.user) == command.everybody:
-            raise BadRequest("Say with whom to share: a user or everybody.")
+            raise BadRequest("Name the user to share with, or everybody.")
         await self.check_owner(who, command.session, "share")
         session = await self._registry.get(command.session)
         name = EVERYBODY if command.everybody else command.user
@@ -145,11 +145,8 @@ class SessionOwnership:
 
         def decided(cause: str) -> ev.SessionChanged:
             state = session.core.state
-            return ev.SessionChanged(
-                id=event_id(cause, "session.changed"),
-                owner="" if state.owner == user else None,
-                shared=tuple(other for other in state.shared if other != user),
-            )
+            owner, shared = "" if state.owner == user else None, tuple(name for name in state.shared if name != user)
+            return ev.SessionChanged(id=event_id(cause, "session.changed"), owner=owner, shared=shared)
 
         await session.change(cmd.ShareSession(session=name), decided)
         self._lost(session, owner, shared)

@@ -10,7 +10,7 @@ from fairlead.model import queries as q
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId
-from fairlead.model.store import TRANSCRIPT, Page, SessionFilter, Summary, event_line
+from fairlead.model.store import TRANSCRIPT, Page, RowPage, SessionFilter, Summary, event_line
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.projections import Projector
 from fairlead.sessions.paging import all_sessions
@@ -88,7 +88,7 @@ class QueryHandler:
             case _:
                 assert_never(query)
 
-    async def _rows(self, query: q.ReadRows) -> q.RowPage:
+    async def _rows(self, query: q.ReadRows) -> RowPage:
         seq = await self._level(query, lambda projector: projector.seq)
         store = self.services.store
         if query.after is not None:

@@ -16,6 +16,7 @@ from fairlead.model.store import Documents
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.session_changes import What
 from fairlead.sessions.api.read_state import SPACE, GetReadState, MarkRead, TurnsRead
+from fairlead.system.tasks import TaskSet
 
 log = logging.getLogger("fairlead.read_state")
 
@@ -30,7 +31,7 @@ class ReadState:
     _notify: Callable[[SessionId, What], None]
     _watching: Callable[[SessionId], Collection[Identity]]
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    tasks: TaskSet = field(default_factory=TaskSet)
 
     def handlers(self) -> ServiceHandlers:
         return {MarkRead: self._mark, GetReadState: self._read}
@@ -39,12 +40,7 @@ class ReadState:
         """Record that these identities were shown `turns` turns of the session. Returns at once."""
         readers = {reader_of(one) for one in who}
         if readers:
-            task = asyncio.get_running_loop().create_task(self._looked(session, readers, turns))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def close(self) -> None:
-        await asyncio.gather(*self._tasks)
+            self.tasks.spawn(self._looked(session, readers, turns))
 
     async def _looked(self, session: SessionId, readers: Collection[str], turns: int) -> None:
         try:

@@ -30,7 +30,6 @@ class TranscriptOpener(Protocol):
     async def open(self, session: SessionId) -> Session | None: ...
     async def is_loaded(self, session: SessionId, *, wait: bool) -> bool:
         """Whether everything that the file had when it was opened is in the log. `wait`: wait until it is."""
-        ...
 
 
 class _Loading:
@@ -82,7 +81,6 @@ class Registry:
         return self._sessions.get(session)
 
     async def log_position(self, session: SessionId) -> tuple[str, int]:
-        """The log_id and head of a session's log."""
         found = self._sessions.get(session)
         if found is not None:
             return found.core.log.log_id, found.core.log.head

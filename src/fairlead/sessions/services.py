@@ -2,16 +2,14 @@
 
 from typing import Final
 
-from fairlead.sessions.dependencies import CoreDependencies, PolicySettings
+from fairlead.sessions.dependencies import PolicySettings
 from fairlead.sessions.fanout.broadcast import Broadcasts
 from fairlead.sessions.fanout.session_changes import SessionChanges
-from fairlead.sessions.folders.browse import FolderBrowser
 from fairlead.sessions.folders.known import KnownFolders
 from fairlead.sessions.folders.trust import TrustedFolders
 from fairlead.sessions.folders.workspace import WorkspaceReader
 from fairlead.sessions.preferences import UserPreferences
 from fairlead.sessions.read_state import ReadState
-from fairlead.sessions.transcripts.actions import TranscriptActions
 from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.system.services import Service, ServiceContext, ServiceFactory
@@ -19,9 +17,8 @@ from fairlead.system.services import Service, ServiceContext, ServiceFactory
 
 def read_state(context: ServiceContext) -> Service:
     state = context.get(ReadState)
-    return Service(
-        handlers=state.handlers(), stop=state.close, forget_user=state.forget, forget_credential=state.forget
-    )
+    forget = state.forget
+    return Service(handlers=state.handlers(), stop=state.tasks.wait, forget_user=forget, forget_credential=forget)
 
 
 def preferences(context: ServiceContext) -> Service:
@@ -37,14 +34,8 @@ def session_changes(context: ServiceContext) -> Service:
 
 def folders(context: ServiceContext) -> Service:
     known = KnownFolders(context.store.documents, context.get(PolicySettings), context.resolve_folder)
-    browser = FolderBrowser(context.roots, context.resolve_folder)
-    workspace = context.get(WorkspaceReader)
-    handlers = {
-        **known.handlers(),
-        **browser.handlers(),
-        **workspace.handlers(),
-        **context.get(TrustedFolders).handlers(),
-    }
+    workspace, trusted = context.get(WorkspaceReader), context.get(TrustedFolders)
+    handlers = {**known.handlers(), **workspace.handlers(), **trusted.handlers()}
     return Service(handlers=handlers, forget_user=known.forget)
 
 
@@ -55,8 +46,8 @@ def transcripts(context: ServiceContext) -> Service:
         importer.start()
         archive.start()
 
-    actions = TranscriptActions(context.get(CoreDependencies), importer, archive)
-    return Service(handlers=actions.handlers(), start=start, stop=importer.stop, stops_first=True)
+    handlers = {**importer.handlers(), **archive.handlers()}
+    return Service(handlers=handlers, start=start, stop=importer.stop, stops_first=True)
 
 
 SERVICES: Final[tuple[ServiceFactory, ...]] = (read_state, preferences, session_changes, folders, transcripts)

@@ -55,16 +55,16 @@ class Session:
         self.core.services.committed(self.core.session, events)
         for what in changes_of(events):
             self.core.services.on_change(self.core.session, what)
-        turn_ended = any(isinstance(event, ev.TurnEnded) for event in events)
-        if any(isinstance(event, ev.AgentExited) for event in events):
+        kinds = {type(event) for event in events}
+        turn_ended = ev.TurnEnded in kinds
+        if ev.AgentExited in kinds:
             self.core.services.agent_ended(self.core.session)
         elif turn_ended:
             self.core.services.turn_ended(self.core.session)
         if turn_ended:
             self.mark_read(self.core.log.feed.live_identities)
         self.handovers.noticed()
-        queued = any(isinstance(event, ev.MessageQueued) for event in events)
-        if self.core.state.handover is not None or turn_ended or queued:
+        if self.core.state.handover is not None or turn_ended or ev.MessageQueued in kinds:
             asyncio.get_running_loop().call_soon(self.supervisor.schedule_next)
 
     def mark_read(self, who: Collection[Identity]) -> None:
@@ -119,7 +119,8 @@ class Session:
             case cmd.Control():
                 return await self._control(command)
             case cmd.DialIn():
-                return await self._dial_in()
+                # The token is only in this reply, so a repeat cannot be answered from the log.
+                return self._reply(msgspec.structs.asdict(await self.supervisor.invite()))
             case cmd.StartHandover():
                 return await self.handovers.ask(command, by)
             case cmd.WithdrawHandover():
@@ -182,16 +183,14 @@ class Session:
 
     async def _interrupt(self, command: cmd.Interrupt, by: str) -> cmd.Reply:
         core = self.core
-        async with core.client_lock():
-            if core.interpreter.turn is None and not core.interpreter.background_tasks:
+        async with core.client_transaction(patient=True) as transition:
+            if core.interpreter.turn is None and not core.interpreter.background_work:
                 return self._reply({"idle": True})
-            transition = core.begin()
-            entry = self.supervisor.log_interrupt(transition, by)
+            entry = transition.interrupt(by)
             # The end of a turn is an event; the end of background work is not published to all clients.
             data = {"background": True} if core.interpreter.turn is None else None
             reply = cmd.Reply(session=core.session, seq=entry.seq, data=data)
             transition.save_replies(command, reply)
-            await core.commit(transition, patient=True)
         await self.supervisor.running().interrupt()
         return reply
 
@@ -278,19 +277,11 @@ class Session:
         return msgspec.structs.replace(reply, data=result)
 
     async def _control(self, command: cmd.Control) -> cmd.Reply:
-        if command.subtype in OURS:
-            raise NotAllowed(
-                f"{command.subtype} is the gateway's own affair: there is a command for what it does.",
-                subtype=command.subtype,
-            )
+        name = command.subtype
+        if name in OURS:
+            raise NotAllowed(f"{name} is reserved for the gateway: use the command that does it.", subtype=name)
         agent = await self.supervisor.ensure_running()
-        data = await agent.control(command.subtype, command.fields)
-        return self._reply(data)
-
-    async def _dial_in(self) -> cmd.Reply:
-        """Invite an agent. The token is only in this reply, so a repeat cannot be answered from the log."""
-        invitation = await self.supervisor.invite()
-        return self._reply(msgspec.structs.asdict(invitation))
+        return self._reply(await agent.control(name, command.fields))
 
     async def _set_variables(self, command: cmd.SetVariables) -> cmd.Reply:
         allowed = self.core.services.session_env
@@ -301,7 +292,7 @@ class Session:
                     variable=name[:80],
                 )
         if not command.variables:
-            raise BadRequest("Say which variables to set.")
+            raise BadRequest("Name the variables to set.")
         await self.supervisor.running().set_variables(command.variables)
         return self._reply()
 

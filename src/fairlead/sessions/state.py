@@ -45,8 +45,6 @@ class PendingRequest(msgspec.Struct, frozen=True):
 
 
 class PendingHandover(msgspec.Struct, frozen=True):
-    """A hand-over that was requested and has not happened yet."""
-
     link: Link
     when: Literal["turn_end", "now"] = "turn_end"
     by: str = ""
@@ -288,14 +286,3 @@ def _moved(state: SessionState, event: ev.MessageMoved) -> _Changes:
     rest = [*_without(state, event.message)]
     rest.insert(event.position, item)
     return {"queue": tuple(rest)}
-
-
-_decoder: msgspec.msgpack.Decoder[SessionState] = msgspec.msgpack.Decoder(SessionState)
-
-
-def encode_state(state: SessionState) -> bytes:
-    return msgspec.msgpack.encode(state)
-
-
-def decode_state(data: bytes) -> SessionState:
-    return _decoder.decode(data)

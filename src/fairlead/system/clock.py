@@ -19,17 +19,14 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Milliseconds since 1970."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds since a fixed moment; never goes back."""
-        ...
 
     async def sleep(self, seconds: float) -> None: ...
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
         """Call `callback` once from the running event loop, unless the timer is cancelled before."""
-        ...
 
 
 class SystemClock:

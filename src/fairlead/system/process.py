@@ -13,21 +13,12 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
+from fairlead.system import proctable
 from fairlead.system.clock import Clock, within
 from fairlead.system.descriptors import launcher, restore_limit
 from fairlead.system.pipes import PipeReader
 from fairlead.system.process_group import ExitStatus, ProcessGroupLeader, StopTimeouts
-from fairlead.system.proctable import (
-    Process,
-    descendants,
-    is_alive,
-    is_monitor,
-    kill,
-    kill_group,
-    program_inside,
-    signal_group,
-    wait_gone,
-)
+from fairlead.system.proctable import Process, is_alive, kill, wait_gone
 from fairlead.system.sandbox import Sandbox
 
 __all__ = ["STDERR_TAIL", "ChildProcess", "ExitStatus", "StopTimeouts", "spawn", "stop_orphan", "wait_orphan"]
@@ -60,10 +51,7 @@ class ChildProcess(ProcessGroupLeader):
         return status
 
     def _steps(self, patience: StopTimeouts) -> Sequence[tuple[Callable[[], None], float]]:
-        return (
-            (self.close_input, patience.close),
-            (lambda: self._signal_group(signal.SIGTERM), patience.terminate),
-        )
+        return ((self.close_input, patience.close), (lambda: self._signal_group(signal.SIGTERM), patience.terminate))
 
     async def _keep_stderr(self, data: bytes) -> None:
         self._stderr = (self._stderr + data)[-STDERR_TAIL:]
@@ -138,7 +126,7 @@ def check_folder(cwd: str) -> None:
 async def wait_orphan(process: Process, clock: Clock) -> None:
     """Return when a child of an earlier gateway process has ended. If only its sandbox's monitor was killed, kill the
     program inside too: nothing would observe it any more."""
-    program = program_inside(process.pid) if is_monitor(process.pid) else None
+    program = proctable.program_inside(process.pid) if proctable.is_monitor(process.pid) else None
     await wait_gone(process, clock)
     if program is not None:
         kill(program, signal.SIGKILL)
@@ -149,14 +137,14 @@ async def stop_orphan(process: Process, group: int, clock: Clock, patience: Stop
     it does not die."""
     if not is_alive(*process):
         return
-    below = descendants(process.pid)
+    below = proctable.descendants(process.pid)
     # It leads its group (we started it so) and is alive: no other group can have this number.
-    signal_group(group, signal.SIGTERM)
+    proctable.signal_group(group, signal.SIGTERM)
     with contextlib.suppress(TimeoutError):
         await within(clock, patience.terminate, wait_gone(process, clock))
         return
     if is_alive(*process):
-        kill_group(group, signal.SIGKILL)
+        proctable.kill_group(group, signal.SIGKILL)
     for other in below:
         kill(other, signal.SIGKILL)
     await within(clock, patience.kill, wait_gone(process, clock))

@@ -5,6 +5,7 @@ theirs as entry points of the group `fairlead.services`. All are built, started 
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,28 +37,19 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     stops_first: bool = False
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ServiceContext:
     """What a service may be built from: the ports that all share, and settings and parts by their class.
 
     `resolve_folder` resolves a path and raises an error if it lies outside the allowed roots."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        clock: Clock,
-        gateway: Gateway,
-        data: Path,
-        roots: Sequence[str],
-        resolve_folder: Callable[[str], str],
-    ) -> None:
-        self.store = store
-        self.clock = clock
-        self.gateway = gateway
-        self.data = data
-        self.roots = roots
-        self.resolve_folder = resolve_folder
-        self._parts: list[Any] = []
+    store: Store
+    clock: Clock
+    gateway: Gateway
+    data: Path
+    roots: Sequence[str]
+    resolve_folder: Callable[[str], str]
+    _parts: list[Any] = field(default_factory=list)
 
     def add(self, part: T) -> T:
         self._parts.append(part)

@@ -28,6 +28,15 @@ class TaskSet:
         task.add_done_callback(ended)
         return task
 
+    async def shield(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a task that continues if the caller is cancelled."""
+        return await asyncio.shield(self.spawn(work, awaited=True))
+
+    async def wait(self) -> None:
+        """Wait until no task is left."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     def cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
@@ -35,4 +44,4 @@ class TaskSet:
     async def close(self) -> None:
         """Cancel the tasks, and wait for their end."""
         self.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.wait()

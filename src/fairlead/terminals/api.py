@@ -14,6 +14,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.sockets import SocketOwner
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -30,8 +31,6 @@ class Screen(msgspec.Struct, frozen=True):
     column: int
     size: Size
     version: int
-    pasting: bool
-    """Whether the program asked for bracketed paste."""
 
 
 class FoundUrl(msgspec.Struct, frozen=True):
@@ -81,7 +80,6 @@ class Terminal(Protocol):
     @property
     def started(self) -> str:
         """The process's start time, which together with its pid identifies it uniquely."""
-        ...
 
     @property
     def group(self) -> int: ...
@@ -90,38 +88,31 @@ class Terminal(Protocol):
     @property
     def watched(self) -> bool:
         """Whether it has any watchers now."""
-        ...
 
     @property
     def screen(self) -> Screen: ...
 
     async def changed(self, version: int) -> Screen:
         """The screen when its version is above `version`, or when the program has ended."""
-        ...
 
     async def write(self, data: bytes) -> None:
         """Type keys. Waits while the program does not read. Raises AgentNotRunning when it has ended."""
-        ...
 
     def resize(self, size: Size, who: str = "") -> None:
         """Set the size of the watcher `who`; the terminal is as large as the smallest of the watchers that write. The
         size counts until the watcher's `watch` ends; without any, an agent's terminal has its original size."""
-        ...
 
     def watch(self, who: str = "", raw: bool = False) -> AsyncGenerator[TerminalOutput, None]:
         """Yield first a redraw, then the output, until the program has ended. `raw`, for a shell: first its latest
         output as it was printed. A watcher that lags gets a redraw. A caller that leaves early closes the generator."""
-        ...
 
     async def wait(self) -> Exit: ...
     @property
     def exit(self) -> Exit | None:
         """How the program has ended; None while it runs."""
-        ...
 
     async def stop(self) -> Exit:
         """Hang up, terminate, kill, in bounded time; the program and its children are reaped."""
-        ...
 
 
 class Terminals(Protocol):
@@ -130,11 +121,9 @@ class Terminals(Protocol):
     async def open(self, name: str, program: Program) -> Terminal:
         """Start a program on a terminal. Raises TooMany; Busy if one of that name runs; AgentMissing or BadRequest if
         it cannot be started."""
-        ...
 
     def find(self, name: str) -> Terminal | None:
         """The last terminal of that name; one that has ended is kept for a while."""
-        ...
 
 
 # --- a terminal on a socket
@@ -165,7 +154,6 @@ class TerminalCodec(TerminalEncoder, Protocol):
 
     def read(self, data: bytes) -> TypedKeys | Size | TerminalReply:
         """Decode a client's frame. A FairleadError is sent to the client by `failed`, and the socket stays open."""
-        ...
 
 
 class ProgramRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,11 +187,9 @@ class LauncherCodec(TerminalEncoder, Protocol):
     def read(self, data: bytes) -> ProgramRequest | TypedKeys | Size | TerminalReply: ...
     def attached(self, program: ProgramAttached) -> bytes:
         """Encode the attachment; sent before the first output of each program."""
-        ...
 
     def refused(self, error: FairleadError) -> bytes:
         """Encode a failed request; the client may request another program."""
-        ...
 
 
 class TerminalView(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,7 +204,7 @@ class TerminalView(msgspec.Struct, frozen=True, kw_only=True):
     exit: Exit | None = None
 
 
-class ShowTerminal(ServiceCall, frozen=True):
+class ShowTerminal(ServiceCall["TerminalView"], frozen=True):
     """-> `TerminalView`; NotFound"""
 
     name: str
@@ -228,7 +214,7 @@ class ShowTerminal(ServiceCall, frozen=True):
         return session_of_terminal(self.name)
 
 
-class JoinTerminal(ServiceCall, frozen=True):
+class JoinTerminal(ServiceCall[SocketOwner], frozen=True):
     """-> a `model.web.sockets.SocketOwner` that the socket's protocol attaches; NotFound"""
 
     name: str
@@ -239,7 +225,7 @@ class JoinTerminal(ServiceCall, frozen=True):
         return session_of_terminal(self.name)
 
 
-class JoinShell(ServiceCall, frozen=True, kw_only=True):
+class JoinShell(ServiceCall[SocketOwner], frozen=True, kw_only=True):
     """-> a `SocketOwner` as from JoinTerminal, for the caller's own shell of that name. It is started in `folder`
     (empty: the first root) if it does not run; its output until then is part of the first output. Raises BadRequest,
     OutsideRoots, NotFound, TooMany, AgentMissing; AgentMissing has the system's error name (`errno`).
@@ -255,18 +241,18 @@ class JoinShell(ServiceCall, frozen=True, kw_only=True):
     owner: str = ""
 
 
-class ListShells(ServiceCall, frozen=True):
+class ListShells(ServiceCall["tuple[ShellView, ...]"], frozen=True):
     """-> tuple of `ShellView`: the caller's own running shells, and those that other users share"""
 
 
-class ShareShell(ServiceCall, frozen=True):
+class ShareShell(ServiceCall["ShellView"], frozen=True):
     """-> `ShellView`. Other users with the scope may watch the shell until it ends or is no longer shared. NotFound"""
 
     name: str
     shared: bool
 
 
-class EndShell(ServiceCall, frozen=True):
+class EndShell(ServiceCall["Exit"], frozen=True):
     """-> `Exit`; NotFound"""
 
     name: str
@@ -283,7 +269,7 @@ class ShellView(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float
 
 
-class OpenLauncher(ServiceCall, frozen=True, kw_only=True):
+class OpenLauncher(ServiceCall[SocketOwner], frozen=True, kw_only=True):
     """-> a `SocketOwner` that attaches its client to the programs that it requests, one after the other. They belong to
     the caller; the codec encodes failures."""
 

@@ -6,28 +6,18 @@ The client protocol encodes and decodes the frames (`terminals.api.TerminalCodec
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.sockets import SocketHandle
 from fairlead.system.tasks import TaskSet
-from fairlead.terminals.api import (
-    JoinTerminal,
-    ShowTerminal,
-    Size,
-    Terminal,
-    TerminalCodec,
-    TerminalEncoder,
-    TerminalReply,
-    Terminals,
-    TerminalView,
-    TypedKeys,
-)
+from fairlead.terminals import api
 
 log = logging.getLogger("fairlead.terminals")
 
@@ -39,52 +29,44 @@ DONE: Final = 1000
 BROKEN: Final = 1011
 
 
+@dataclass(eq=False, repr=False)
 class TerminalAttachment:
     """One client attached to a terminal: the output goes to its socket, its keys and sizes to the terminal. `size` is
     the client's initial size."""
 
-    def __init__(
-        self,
-        terminal: Terminal,
-        encoder: TerminalEncoder,
-        who: str,
-        *,
-        raw: bool = False,
-        read_only: bool = False,
-        size: Size | None = None,
-    ) -> None:
-        self._terminal = terminal
-        self._encoder = encoder
-        self._who = who
-        self._raw = raw
-        self._read_only = read_only
-        self._size = size
-        self._begun = False
-        self._wire: SocketHandle | None = None
-        self._keys = bytearray()
-        self._drained = asyncio.Event()
-        self._tasks = TaskSet()
-        self._typing = False
-        self._paused = False
-        self.left: Callable[[], None] = lambda: None
-        """Called when the socket is detached."""
+    _terminal: api.Terminal
+    _encoder: api.TerminalEncoder
+    _who: str
+    _: KW_ONLY
+    raw: bool = False
+    read_only: bool = False
+    size: api.Size | None = None
+    left: Callable[[], None] = lambda: None
+    """Called when the socket is detached."""
+    _begun: bool = False
+    _wire: SocketHandle | None = None
+    _keys: bytearray = field(default_factory=bytearray)
+    _drained: asyncio.Event = field(default_factory=asyncio.Event)
+    _tasks: TaskSet = field(default_factory=TaskSet)
+    _typing: bool = False
+    _paused: bool = False
 
     def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
         self._tasks.spawn(self._show(wire))
 
-    def on_input(self, message: TypedKeys | Size | TerminalReply) -> None:
+    def on_input(self, message: api.TypedKeys | api.Size | api.TerminalReply) -> None:
         match message:
-            case TerminalReply(frames=frames):
+            case api.TerminalReply(frames=frames):
                 self._send(frames)
-            case _ if self._read_only:
+            case _ if self.read_only:
                 pass
-            case TypedKeys(data=keys):
+            case api.TypedKeys(data=keys):
                 self._type(keys)
-            case Size() if self._begun:
+            case api.Size() if self._begun:
                 self._terminal.resize(message, self._who)
-            case Size():
-                self._size = message
+            case api.Size():
+                self.size = message
 
     def drained(self) -> None:
         self._drained.set()
@@ -100,7 +82,7 @@ class TerminalAttachment:
     def dismiss(self, reason: str) -> None:
         """Close the socket of a client that may no longer watch."""
         if self._wire is not None:
-            self._wire.hang_up(DONE, reason)
+            self._wire.close(DONE, reason)
 
     # --- inside
 
@@ -111,9 +93,9 @@ class TerminalAttachment:
     async def _show(self, wire: SocketHandle) -> None:
         try:
             self._begun = True
-            if self._size is not None:
+            if self.size is not None:
                 # Not earlier: the end of a watch removes the size that belongs to it.
-                self._terminal.resize(self._size, self._who)
+                self._terminal.resize(self.size, self._who)
             async with contextlib.aclosing(self._terminal.watch(self._who, self._begins_raw())) as watching:
                 async for output in watching:
                     if frames := self._encoder.output(output):
@@ -124,14 +106,14 @@ class TerminalAttachment:
             self._over(wire, await self._terminal.wait())
         except Exception:
             log.exception("sending a terminal's output to a client failed", extra={"terminal": self._terminal.name})
-            wire.hang_up(BROKEN, "the terminal cannot be shown")
+            wire.close(BROKEN, "the terminal cannot be shown")
 
     def _begins_raw(self) -> bool:
-        return self._raw
+        return self.raw
 
     def _over(self, wire: SocketHandle, exit: Exit) -> None:
         wire.send(self._encoder.ended(exit))
-        wire.hang_up(DONE, "the program has ended")
+        wire.close(DONE, "the program has ended")
 
     def _type(self, keys: bytes) -> None:
         self._keys += keys
@@ -158,41 +140,38 @@ class TerminalAttachment:
             self._typing = False
 
 
+@dataclass(eq=False, repr=False)
 class SocketAttachment(TerminalAttachment):
     """Implements `model.web.sockets.SocketOwner`: one terminal for the lifetime of the socket."""
 
-    def __init__(
-        self, terminal: Terminal, codec: TerminalCodec, who: str, *, raw: bool = False, read_only: bool = False
-    ) -> None:
-        super().__init__(terminal, codec, who, raw=raw, read_only=read_only)
-        self._codec = codec
+    _encoder: api.TerminalCodec
 
     def received(self, data: bytes) -> None:
         try:
-            self.on_input(self._codec.read(data))
+            self.on_input(self._encoder.read(data))
         except FairleadError as error:
-            self._send(self._codec.failed(error))
+            self._send(self._encoder.failed(error))
 
 
 class TerminalActions:
     """Handlers of the service calls about terminals. Access is checked before."""
 
-    def __init__(self, terminals: Terminals) -> None:
+    def __init__(self, terminals: api.Terminals) -> None:
         self._terminals = terminals
         self._numbers = count(1)
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
-        return {JoinTerminal: self.join, ShowTerminal: self.show}
+    def handlers(self) -> ServiceHandlers:
+        return {api.JoinTerminal: self.join, api.ShowTerminal: self.show}
 
-    async def join(self, who: Identity, action: JoinTerminal) -> SocketAttachment:
+    async def join(self, who: Identity, action: api.JoinTerminal) -> SocketAttachment:
         terminal = self._find(action.name)
         log.info("terminal joined", extra={"terminal": action.name, "who": who.name, "credential": who.credential})
         return SocketAttachment(terminal, action.codec, f"{who.credential}/{next(self._numbers)}")
 
-    async def show(self, who: Identity, action: ShowTerminal) -> TerminalView:
+    async def show(self, who: Identity, action: api.ShowTerminal) -> api.TerminalView:
         terminal = self._find(action.name)
         screen = terminal.screen
-        return TerminalView(
+        return api.TerminalView(
             running=terminal.running,
             size=screen.size,
             lines=screen.lines,
@@ -201,7 +180,7 @@ class TerminalActions:
             exit=terminal.exit,
         )
 
-    def _find(self, name: str) -> Terminal:
+    def _find(self, name: str) -> api.Terminal:
         found = self._terminals.find(name)
         if found is None:
             raise NotFound("terminal", name)

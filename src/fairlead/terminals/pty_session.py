@@ -115,7 +115,6 @@ class PtySession:
                 column=min(emulator.x, emulator.columns - 1),
                 size=self._size,
                 version=self._version,
-                pasting=emulator.pasting,
             )
         return self._screen
 

@@ -29,27 +29,23 @@ def begin_recording(program: Program, size: Size, clock: Clock) -> "Recording | 
         os.makedirs(os.path.dirname(program.recording), mode=0o700, exist_ok=True)
         fd = os.open(program.recording, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        log.error("a terminal is not recorded", extra={"path": program.recording, "why": error.strerror})
+        log.error("a terminal cannot be recorded", extra={"path": program.recording, "why": error.strerror})
         return None
-    recording = Recording(fd, program.recording, clock)
-    recording.begin(size, program)
-    return recording
+    return Recording(fd, program, size, clock)
 
 
 class Recording:
     """An open recording; owns the descriptor."""
 
-    def __init__(self, fd: int, path: str, clock: Clock) -> None:
+    def __init__(self, fd: int, program: Program, size: Size, clock: Clock) -> None:
         self._fd = fd
-        self._path = path
+        self._path = program.recording
         self._clock = clock
         self._begun = clock.monotonic()
         self._unwritten = bytearray()
         self._bytes = 0
         self._over = False
         self._writing: asyncio.Task[None] | None = None
-
-    def begin(self, size: Size, program: Program) -> None:
         env = {"TERM": program.env.get("TERM", ""), "SHELL": program.argv[0]}
         head = {"version": 2, "width": size.columns, "height": size.rows}
         self._line(head | {"timestamp": self._clock.now_ms() // 1000, "env": env})
@@ -96,7 +92,7 @@ class Recording:
 
     def _stop(self, why: str) -> None:
         self._over = True
-        log.error("a recording of a terminal ends", extra={"path": self._path, "why": why})
+        log.error("the recording of a terminal was stopped", extra={"path": self._path, "why": why})
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import logging
-from typing import Final
+from dataclasses import dataclass, field
 
 from fairlead.model.errors import AgentMissing, BadRequest, Busy, TooMany
 from fairlead.system.clock import Clock
@@ -15,31 +15,20 @@ from fairlead.terminals.pty_session import PtySession, fit
 
 log = logging.getLogger("fairlead.terminals")
 
-DEFAULT_MOST: Final = 32
 
-
+@dataclass(eq=False, repr=False)
 class TerminalRegistry:
-    """Implements `terminals.api.Terminals`."""
+    """Implements `terminals.api.Terminals`. `agents` and `people` are the sandboxes of their programs."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        most: int = DEFAULT_MOST,
-        patience: StopTimeouts | None = None,
-        *,
-        agents: Sandbox | None = None,
-        people: Sandbox | None = None,
-    ) -> None:
-        """`agents` and `people` are the sandboxes of agents' and of people's programs."""
-        self._clock = clock
-        self._most = most
-        self._agents = agents
-        self._people = people
-        self._patience = patience or StopTimeouts()
-        self._terminals: dict[str, PtySession] = {}
-        self._opening: dict[str, asyncio.Task[PtyChild]] = {}
-        self._opened = asyncio.Event()
-        self._turn = asyncio.Lock()
+    _clock: Clock
+    _most: int
+    _patience: StopTimeouts = field(default_factory=StopTimeouts)
+    agents: Sandbox | None = None
+    people: Sandbox | None = None
+    _terminals: dict[str, PtySession] = field(default_factory=dict)
+    _opening: dict[str, asyncio.Task[PtyChild]] = field(default_factory=dict)
+    _opened: asyncio.Event = field(default_factory=asyncio.Event)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def open(self, name: str, program: Program) -> PtySession:
         found = self._terminals.get(name)
@@ -93,7 +82,7 @@ class TerminalRegistry:
                 columns=size.columns,
                 rows=size.rows,
                 clock=self._clock,
-                sandbox=self._people if program.shell else self._agents,
+                sandbox=self.people if program.shell else self.agents,
             )
         except OSError as error:
             if error.filename == program.cwd:

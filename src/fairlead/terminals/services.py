@@ -20,13 +20,13 @@ class LauncherSettings(msgspec.Struct, frozen=True):
 
 
 def attachments(context: ServiceContext) -> Service:
-    return Service(handlers=TerminalActions(context.get(TerminalRegistry)).performers())
+    return Service(handlers=TerminalActions(context.get(TerminalRegistry)).handlers())
 
 
 def shells(context: ServiceContext) -> Service:
     settings, terminals = context.get(ShellSettings), context.get(TerminalRegistry)
     made = context.add(UserShells(terminals, context.clock, settings, context.resolve_folder))
-    return Service(handlers=made.performers(), stop=made.close, forget_user=made.forget)
+    return Service(handlers=made.handlers(), stop=made.close, forget_user=made.forget)
 
 
 def launcher(context: ServiceContext) -> Service:
@@ -39,7 +39,7 @@ def launcher(context: ServiceContext) -> Service:
         context.clock,
         context.resolve_folder,
     )
-    return Service(handlers=made.performers(), start=made.start, stop=made.close)
+    return Service(handlers=made.handlers(), start=made.start, stop=made.close)
 
 
 SERVICES: Final[tuple[ServiceFactory, ...]] = (attachments, shells, launcher)

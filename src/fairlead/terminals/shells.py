@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.system.clock import Clock, within
 from fairlead.system.tasks import TaskSet
 from fairlead.terminals.api import EndShell, JoinShell, ListShells, Program, ShareShell, ShellView, Size
@@ -28,6 +28,8 @@ log = logging.getLogger("fairlead.terminals")
 SIZE: Final = Size(80, 24)
 """The initial size, until a client sets another: that of terminals since the VT100."""
 WARNING_SECONDS: Final = 60.0
+WARNING: Final = "\r\n[This terminal has been idle. It is closed in {} seconds: press a key to keep it.]\r\n"
+LEFT_WARNING: Final = "\r\n[No client watches this terminal. It is closed in {} seconds.]\r\n"
 _PREFIX: Final = "user/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NO_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
@@ -69,7 +71,7 @@ class UserShells:
         self._shared: set[str] = set()
         self._watchers: dict[str, set[SocketAttachment]] = {}
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {JoinShell: self.join, ListShells: self.list, ShareShell: self.share, EndShell: self.end}
 
     async def list(self, who: Identity, action: ListShells) -> tuple[ShellView, ...]:
@@ -221,7 +223,7 @@ class UserShells:
                 return
             if quiet >= idle - ahead and warned != since:
                 warned = since
-                terminal.print_notice(warning(ahead) if by_use else left_warning(ahead))
+                terminal.print_notice((WARNING if by_use else LEFT_WARNING).format(round(ahead)))
             rest = idle - quiet if warned == since else idle - ahead - quiet
             with contextlib.suppress(TimeoutError):
                 await within(self._clock, rest, terminal.wait())
@@ -240,11 +242,3 @@ def _named(user: str, name: str) -> str:
     if not _NAME.fullmatch(name):
         raise BadRequest("A terminal's name has up to 64 letters, digits, dots, dashes and underscores.")
     return _own(user) + name
-
-
-def warning(seconds: float) -> str:
-    return f"\r\n[This terminal has been idle. It is closed in {round(seconds)} seconds: press a key to keep it.]\r\n"
-
-
-def left_warning(seconds: float) -> str:
-    return f"\r\n[No client watches this terminal. It is closed in {round(seconds)} seconds.]\r\n"

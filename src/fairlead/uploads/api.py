@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from fairlead.model.content import Content, ImageBlock, OtherBlock
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import Response, ServiceCall
 from fairlead.uploads.image_type import fits, image_type
 
 FILES: Final = 10
@@ -56,24 +56,24 @@ class FileForm(msgspec.Struct, frozen=True):
     file_bytes: int = FILE_BYTES
 
 
-class AcceptForm(ServiceCall, frozen=True):
+class AcceptForm(ServiceCall["tuple[Upload, ...]"], frozen=True):
     """-> tuple of `Upload`, in the form's order: the body of this request, read now, stored completely or not at all.
     BadRequest, TooLarge, TooMany, Unavailable. Only for routes that declare `form`."""
 
     form: FileForm
 
 
-class OpenIntake(ServiceCall, frozen=True):
+class OpenIntake(ServiceCall["Intake"], frozen=True):
     """-> `Intake` for the files of one form. TooMany"""
 
 
-class ClaimUploads(ServiceCall, frozen=True):
+class ClaimUploads(ServiceCall["tuple[ClaimedUpload, ...]"], frozen=True):
     """-> tuple of `StoredUploads`: those of the given files that are the user's own. Stale if one of these is gone."""
 
     uploads: tuple[Upload, ...]
 
 
-class ReadUpload(ServiceCall, frozen=True):
+class ReadUpload(ServiceCall[Response], frozen=True):
     """-> `Response` that a browser saves, or shows as a picture, and never executes. NotFound"""
 
     name: str
@@ -88,7 +88,6 @@ class Intake(Protocol):
     async def keep(self) -> tuple[Upload, ...]: ...
     def drop(self) -> None:
         """Delete everything received; does nothing after `keep`."""
-        ...
 
 
 def owned_uploads(folder: str, uploads: Sequence[Upload]) -> list[Upload]:

@@ -20,19 +20,7 @@ from typing import BinaryIO, Final
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, NotFound, Stale, TooMany, Unavailable
 from fairlead.model.web.requests import Response, ServiceHandlers
-from fairlead.uploads.api import (
-    BLOCK_BYTES,
-    FILE_BYTES,
-    NAME,
-    ClaimedUpload,
-    ClaimUploads,
-    Intake,
-    OpenIntake,
-    ReadUpload,
-    Upload,
-    block_of,
-    owned_uploads,
-)
+from fairlead.uploads import api
 from fairlead.uploads.image_type import image_type
 
 log = logging.getLogger(__name__)
@@ -62,7 +50,7 @@ class Uploads:
         self._under_way: Counter[str] = Counter()
 
     def handlers(self) -> ServiceHandlers:
-        return {OpenIntake: self._open, ClaimUploads: self._take, ReadUpload: self._read}
+        return {api.OpenIntake: self._open, api.ClaimUploads: self._take, api.ReadUpload: self._read}
 
     async def start(self) -> None:
         """Delete incomplete files of an earlier gateway, and create the folder: a sandboxed program sees only folders
@@ -86,7 +74,7 @@ class Uploads:
 
     # --- in
 
-    async def _open(self, who: Identity, action: OpenIntake) -> Intake:
+    async def _open(self, who: Identity, action: api.OpenIntake) -> api.Intake:
         folder = self._of(who)
         if self._under_way[who.user] >= AT_ONCE:
             raise TooMany(f"{AT_ONCE} of your uploads are under way: wait until one is done.", limit=AT_ONCE)
@@ -100,7 +88,7 @@ class Uploads:
     def _trim(self, folder: Path, kept: int) -> None:
         """Delete the oldest files above the limits, but never the `kept` newest: the user is about to send them."""
         with os.scandir(folder) as entries:
-            found = [(entry.stat(), entry.path) for entry in entries if NAME.fullmatch(entry.name)]
+            found = [(entry.stat(), entry.path) for entry in entries if api.NAME.fullmatch(entry.name)]
         found.sort(key=lambda file: (file[0].st_mtime_ns, file[1]), reverse=True)
         room = self._most_bytes
         for count, (about, path) in enumerate(found):
@@ -110,17 +98,17 @@ class Uploads:
 
     # --- out
 
-    async def _take(self, who: Identity, action: ClaimUploads) -> tuple[ClaimedUpload, ...]:
+    async def _take(self, who: Identity, action: api.ClaimUploads) -> tuple[api.ClaimedUpload, ...]:
         folder = self._of(who)
-        uploads = owned_uploads(str(folder), action.uploads)
+        uploads = api.owned_uploads(str(folder), action.uploads)
         left_out = len(action.uploads) - len(uploads)
         if left_out:
             about = {"who": who.name, "credential": who.credential, "files": left_out}
             log.warning("attachments left out", extra=about)
         return await asyncio.to_thread(lambda: tuple(_taken(uploads)))
 
-    async def _read(self, who: Identity, action: ReadUpload) -> Response:
-        if not NAME.fullmatch(action.name):
+    async def _read(self, who: Identity, action: api.ReadUpload) -> Response:
+        if not api.NAME.fullmatch(action.name):
             raise NotFound("file", action.name)
         data = await asyncio.to_thread(_whole, self._of(who) / action.name)
         if data is None:
@@ -139,7 +127,7 @@ class _Form:
         self._ended: Callable[[], None] | None = ended
         self._trim = trim
         self._open: BinaryIO | None = None
-        self._uploads: list[Upload] = []
+        self._uploads: list[api.Upload] = []
 
     def begin(self, name: str, mime: str) -> None:
         display_name = _display_name(name)
@@ -151,16 +139,16 @@ class _Form:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             handle = os.open(_draft(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self._open = os.fdopen(handle, "wb")
-        self._uploads.append(Upload(str(path), display_name or path.name, kind, 0))
+        self._uploads.append(api.Upload(str(path), display_name or path.name, kind, 0))
 
     def write(self, data: bytes) -> None:
         assert self._open is not None, "no file has begun"
         with _translated():
             self._open.write(data)
         last = self._uploads[-1]
-        self._uploads[-1] = Upload(last.path, last.name, last.mime, (last.size or 0) + len(data))
+        self._uploads[-1] = api.Upload(last.path, last.name, last.mime, (last.size or 0) + len(data))
 
-    async def keep(self) -> tuple[Upload, ...]:
+    async def keep(self) -> tuple[api.Upload, ...]:
         with _translated():
             self._close()
             await asyncio.to_thread(self._name)
@@ -217,17 +205,17 @@ def _extension(name: str) -> str:
     return end if _EXTENSION.fullmatch(end) else ""
 
 
-def _taken(uploads: list[Upload]) -> Iterator[ClaimedUpload]:
-    room = BLOCK_BYTES
+def _taken(uploads: list[api.Upload]) -> Iterator[api.ClaimedUpload]:
+    room = api.BLOCK_BYTES
     for upload in uploads:
         data = _whole(Path(upload.path))
         display_name = upload.name or Path(upload.path).name
         if data is None:
             raise Stale(f"{display_name} is not there any more: attach it again.", file=display_name)
-        block = block_of(data, display_name) if len(data) <= room else None
+        block = api.block_of(data, display_name) if len(data) <= room else None
         room -= len(data) if block is not None else 0
-        yield ClaimedUpload(
-            upload if upload.size is not None else Upload(upload.path, display_name, upload.mime, len(data)), block
+        yield api.ClaimedUpload(
+            upload if upload.size is not None else api.Upload(upload.path, display_name, upload.mime, len(data)), block
         )
 
 
@@ -241,4 +229,4 @@ def _whole(path: Path) -> bytes | None:
         os.close(handle)
         return None
     with os.fdopen(handle, "rb") as file:
-        return file.read(FILE_BYTES)
+        return file.read(api.FILE_BYTES)

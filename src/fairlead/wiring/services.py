@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from fairlead.config import Config
 from fairlead.model.web.requests import ServiceCall, ServiceHandler
@@ -19,7 +20,7 @@ class JoinedServices:
         self.forget_user = [service.forget_user for service in self._all]
         self.forget_credential = [service.forget_credential for service in self._all]
 
-    def handlers(self) -> dict[type[ServiceCall], ServiceHandler]:
+    def handlers(self) -> dict[type[ServiceCall[Any]], ServiceHandler]:
         return {call: handler for service in self._all for call, handler in service.handlers.items()}
 
     def stop_with(self, stack: contextlib.AsyncExitStack, stop_agents: Callable[[], Awaitable[None]]) -> None:

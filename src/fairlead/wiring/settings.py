@@ -14,7 +14,7 @@ from fairlead.model.web.routes import ClientProtocol
 from fairlead.plugins.manager import PluginSettings, plugin_environment
 from fairlead.server import limits as serving
 from fairlead.server.doors import Door, OpenDoor
-from fairlead.server.listeners import Binding
+from fairlead.server.listeners import Binding, public_origin
 from fairlead.sessions.permissions.policy.call import Fences
 from fairlead.system.sandbox import Sandbox
 from fairlead.terminals.launcher.programs import PROVIDERS, Provider
@@ -80,11 +80,14 @@ def rules_of(config: Config) -> tuple[Rule, ...]:
 def tool_fences(
     folders: Sequence[Path], uploads: Uploads, origins: AllowedOrigins, doors: Sequence[OpenDoor]
 ) -> Fences:
-    """Return the folders and ports that no tool may touch, whatever the rules allow. The folders include the programs
-    that the gateway starts by itself."""
+    """Return the folders, ports and host names that no tool may touch, whatever the rules allow. The folders include
+    the programs that the gateway starts by itself; hosts and ports include those of the public URLs."""
     kept = tuple(os.path.realpath(folder) for folder in folders)
-    ports = (min(origins.ports), *(door.port for door in doors))
-    return Fences(folders=kept, ports=ports, attached=str(uploads.folder))
+    published = [origins.public, *(public_origin(door.binding) for door in doors)]
+    public = [origin for origin in published if origin is not None]
+    ports = (min(origins.ports), *(door.port for door in doors), *(origin.port for origin in public))
+    hosts = origins.names | {origin.host for origin in public}
+    return Fences(kept, tuple(dict.fromkeys(ports)), hosts, attached=str(uploads.folder))
 
 
 def settings_places(file: Path, env: Mapping[str, str]) -> tuple[Path, Path]:

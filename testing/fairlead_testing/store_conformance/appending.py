@@ -80,7 +80,7 @@ class Appending:
         assert await store.append(lease, first, head) == 3
         assert await store.append(lease, first, head) == 3
         assert await store.append(lease, batch(4), 3) == 4
-        assert (await refusal(Conflict, store.append(lease, first, head))).head == 4
+        assert (await refusal(Conflict, store.append(lease, first, head))).data["head"] == 4
         assert [e.seq for e in await read_all(store, session) if e.seq != 2] == [1, 3, 4]
 
     async def test_a_repeat_that_differs_is_no_repeat(self, make_store: Stores) -> None:
@@ -94,7 +94,7 @@ class Appending:
             Batch(entries=(entry(2), entry(1))),
             Batch(entries=(entry(1), entry(2, raw=b"a record"))),
         ):
-            assert (await refusal(Conflict, store.append(lease, other, head))).head == 2
+            assert (await refusal(Conflict, store.append(lease, other, head))).data["head"] == 2
         assert_stored(await read_all(store, session), [entry(1), entry(2)])
 
     async def test_a_cancelled_append_can_be_repeated(self, make_store: Stores) -> None:
@@ -126,7 +126,7 @@ class Appending:
             (5, batch(7, 7, **rest)),
             (1, batch(**rest)),
         ):
-            assert (await refusal(Conflict, store.append(lease, wrong, expected))).head == 5
+            assert (await refusal(Conflict, store.append(lease, wrong, expected))).data["head"] == 5
         assert seqs(await read_all(store, session)) == [1, 5]
         assert await store.summary(session) is None
         assert await store.checkpoint(session, "c") is None

@@ -24,7 +24,7 @@ class Owning:
         winners = [outcome[0] for outcome in outcomes if isinstance(outcome, tuple)]
         losers = [outcome for outcome in outcomes if isinstance(outcome, OwnedElsewhere)]
         assert (len(winners), len(losers)) == (1, 3)
-        assert {loser.node for loser in losers} == {winners[0].node}
+        assert {loser.data["node"] for loser in losers} == {winners[0].node}
         assert await stores["abcd".index(winners[0].node)].append(winners[0], batch(1), 0) == 1
 
     async def test_the_same_node_claims_again_with_a_later_epoch(self, make_store: Stores) -> None:
@@ -42,7 +42,7 @@ class Owning:
         dead, heir, session = await make_store("a"), await make_store("b"), new_session()
         lease, log_id, head = await dead.claim(session)
         head = await dead.append(lease, batch(1, 2), head)
-        assert (await refusal(OwnedElsewhere, heir.claim(session))).node == "a"
+        assert (await refusal(OwnedElsewhere, heir.claim(session))).data["node"] == "a"
         await make_store.expire("a")
         newer, same, now = await heir.claim(session)
         assert newer.epoch > lease.epoch

@@ -95,7 +95,7 @@ def permission(request: str, tool: str = "Bash", call: str = "toolu_1", **fields
     return {"agent": {"type": "control_request", "request_id": request, "request": asked}}
 
 
-def said(*given: Input) -> Log:
+def interpret(*given: Input) -> Log:
     return Log().run(list(given))
 
 

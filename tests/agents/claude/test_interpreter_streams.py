@@ -7,11 +7,11 @@ from agents.claude.record_builders import (
     assistant,
     begin,
     init,
+    interpret,
     kinds,
     piece,
     prompt,
     result,
-    said,
     start,
     stop,
     stream,
@@ -28,7 +28,7 @@ def streamed(words: str, index: int = 0, message: str = "msg_1") -> list[Input]:
 
 
 def test_deltas_carry_running_offsets_and_the_block_names_them() -> None:
-    log = said(prompt(), start(), *streamed("abc"), assistant(text("abc")))
+    log = interpret(prompt(), start(), *streamed("abc"), assistant(text("abc")))
     assert [(event.offset, event.text) for event in all_of(log, ev.TextDelta)] == [(0, "a"), (1, "b"), (2, "c")]
     seqs = [seq for seq, event in log.entries if isinstance(event, ev.TextDelta)]
     assert the(log, ev.Text).marks == tuple(zip(seqs, (1, 2, 3), strict=True))
@@ -36,7 +36,9 @@ def test_deltas_carry_running_offsets_and_the_block_names_them() -> None:
 
 
 def test_frame_records_of_a_message_are_dropped_with_the_next_event_after_its_stop() -> None:
-    log = said(prompt(), start(), *streamed("a"), assistant(text("a")), stream("content_block_stop", index=0), *stop())
+    log = interpret(
+        prompt(), start(), *streamed("a"), assistant(text("a")), stream("content_block_stop", index=0), *stop()
+    )
     frame = {seq for seq, event in log.entries if isinstance(event, ev.RecordStored)}
     assert len(frame) == 5
     assert not log.dropped & frame
@@ -45,30 +47,30 @@ def test_frame_records_of_a_message_are_dropped_with_the_next_event_after_its_st
 
 
 def test_the_next_message_ends_a_message_without_a_stop() -> None:
-    log = said(prompt(), start("msg_1"), *streamed("a"), assistant(text("a")), start("msg_2"))
+    log = interpret(prompt(), start("msg_1"), *streamed("a"), assistant(text("a")), start("msg_2"))
     kept = [seq for seq, event in log.entries if isinstance(event, ev.RecordStored)]
     assert kept[0] in log.dropped and kept[1] in log.dropped
     assert kept[2] not in log.dropped
 
 
 def test_deltas_of_an_incomplete_block_are_kept_with_their_frame() -> None:
-    log = said(prompt(), start("msg_1"), *streamed("ab"), start("msg_2"), *streamed("c"), result())
+    log = interpret(prompt(), start("msg_1"), *streamed("ab"), start("msg_2"), *streamed("c"), result())
     assert log.dropped == set()
 
 
 def test_a_block_shorter_than_its_deltas_has_no_marks_but_replaces_them() -> None:
-    log = said(prompt(), start(), *streamed("abc"), assistant(text("ab")))
+    log = interpret(prompt(), start(), *streamed("abc"), assistant(text("ab")))
     assert the(log, ev.Text).marks == ()
     assert len(log.dropped) == 3
 
 
 def test_a_partly_streamed_block_has_marks_for_the_streamed_part() -> None:
-    log = said(prompt(), start(), *streamed("abc"), assistant(text("abcd")))
+    log = interpret(prompt(), start(), *streamed("abc"), assistant(text("abcd")))
     assert [offset for _, offset in the(log, ev.Text).marks] == [1, 2, 3]
 
 
 def test_thinking_and_its_signature_are_deltas() -> None:
-    log = said(
+    log = interpret(
         prompt(),
         start(),
         begin(0, {"type": "thinking", "thinking": "", "signature": ""}),
@@ -83,7 +85,7 @@ def test_thinking_and_its_signature_are_deltas() -> None:
 
 
 def test_a_tools_input_is_streamed_under_its_call() -> None:
-    log = said(
+    log = interpret(
         prompt(),
         start(),
         begin(0, use("toolu_1")),
@@ -98,7 +100,7 @@ def test_a_tools_input_is_streamed_under_its_call() -> None:
 
 def test_an_omitted_block_does_not_shift_the_others() -> None:
     """The assistant record of a block gets the index of its stream."""
-    log = said(
+    log = interpret(
         prompt(),
         start(),
         begin(0, {"type": "text", "text": ""}),
@@ -113,18 +115,18 @@ def test_an_omitted_block_does_not_shift_the_others() -> None:
 
 
 def test_a_block_that_was_not_streamed_gets_the_next_free_index() -> None:
-    log = said(prompt(), start(), *streamed("a"), assistant(text("a")), assistant(text("b")), assistant(text("c")))
+    log = interpret(prompt(), start(), *streamed("a"), assistant(text("a")), assistant(text("b")), assistant(text("c")))
     assert [event.block for event in all_of(log, ev.Text)] == [0, 1, 2]
 
 
 def test_records_with_several_blocks_give_several_events() -> None:
-    log = said(prompt(), assistant(text("a"), use("toolu_1"), text("b")))
+    log = interpret(prompt(), assistant(text("a"), use("toolu_1"), text("b")))
     assert kinds(log)[2:] == ["text", "tool.called", "text"]
     assert [event.block for event in all_of(log, ev.Text)] == [0, 2]
 
 
 def test_a_delta_of_an_unknown_kind_is_stored_and_dropped_with_its_message() -> None:
-    log = said(
+    log = interpret(
         prompt(),
         start(),
         begin(0, {"type": "text", "text": ""}),
@@ -143,25 +145,25 @@ def test_a_delta_of_an_unknown_kind_is_stored_and_dropped_with_its_message() -> 
 
 
 def test_a_delta_before_any_start_is_kept() -> None:
-    log = said(prompt(), piece(0, "lost"))
+    log = interpret(prompt(), piece(0, "lost"))
     assert the(log, ev.RecordStored).subtype == "content_block_delta"
 
 
 def test_a_delta_without_a_block_start_opens_its_block() -> None:
-    log = said(prompt(), start(), piece(0, "ab"), assistant(text("ab")))
+    log = interpret(prompt(), start(), piece(0, "ab"), assistant(text("ab")))
     assert the(log, ev.TextDelta).text == "ab"
     assert len(the(log, ev.Text).marks) == 1
 
 
 def test_a_repeated_stream_event_is_emitted_once() -> None:
     once = piece(0, "a")
-    log = said(prompt(), start(), begin(0, {"type": "text"}), once, once, assistant(text("a")))
+    log = interpret(prompt(), start(), begin(0, {"type": "text"}), once, once, assistant(text("a")))
     assert len(all_of(log, ev.TextDelta)) == 1
     assert len(the(log, ev.Text).marks) == 1
 
 
 def test_two_threads_stream_side_by_side() -> None:
-    log = said(
+    log = interpret(
         prompt(),
         assistant(use("toolu_t", "Task"), message="msg_0"),
         start("msg_1"),
@@ -193,17 +195,17 @@ def test_without_assigned_seqs_a_block_has_no_marks() -> None:
 def test_a_block_repeated_under_another_uuid_is_emitted_once() -> None:
     twice = assistant(use("toolu_1"))
     again = {"agent": {**twice["agent"], "uuid": "other"}}
-    log = said(prompt(), twice, again)
+    log = interpret(prompt(), twice, again)
     assert len(all_of(log, ev.ToolCalled)) == 1
 
 
 def test_an_assistant_record_without_content_opens_no_turn() -> None:
-    log = said(assistant())
+    log = interpret(assistant())
     assert kinds(log, kept=True) == ["record"]
 
 
 def test_an_init_after_the_result_opens_a_turn_started_by_the_agent() -> None:
-    log = said(init(), agent("assistant", message={"id": "m", "content": "plain"}), result(result="plain"))
+    log = interpret(init(), agent("assistant", message={"id": "m", "content": "plain"}), result(result="plain"))
     assert the(log, ev.TurnStarted).trigger == "agent"
     assert the(log, ev.Text).text == "plain"
     assert the(log, ev.TurnEnded).text == "plain"

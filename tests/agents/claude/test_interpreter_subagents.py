@@ -10,13 +10,13 @@ from agents.claude.record_builders import (
     all_of,
     assistant,
     init,
+    interpret,
     kinds,
     permission,
     piece,
     prompt,
     result,
     result_of,
-    said,
     start,
     system,
     text,
@@ -56,7 +56,7 @@ def notified(task_id: str = "a1", call: str | None = T, status: str = "completed
 
 @pytest.mark.rules("S004-319")
 def test_the_text_of_a_message_is_its_text_blocks_joined() -> None:
-    log = said(prompt(), assistant(text("It is "), use("toolu_1"), text("high "), text("tide.")))
+    log = interpret(prompt(), assistant(text("It is "), use("toolu_1"), text("high "), text("tide.")))
     texts = all_of(log, ev.Text)
     assert {event.message for event in texts} == {"msg_1"}
     assert "".join(event.text for event in sorted(texts, key=lambda event: event.block)) == "It is high tide."
@@ -65,7 +65,7 @@ def test_the_text_of_a_message_is_its_text_blocks_joined() -> None:
 @pytest.mark.rules("S004-345")
 def test_a_result_ends_its_call_with_both_content_and_data() -> None:
     blocks = [{"type": "text", "text": "listed"}]
-    log = said(
+    log = interpret(
         prompt(),
         assistant(use("toolu_1", command="ls")),
         result_of("toolu_1", blocks, tool_use_result={"stdout": "listed"}),
@@ -78,24 +78,26 @@ def test_a_result_ends_its_call_with_both_content_and_data() -> None:
 
 
 def test_a_second_result_of_a_call_is_only_stored() -> None:
-    log = said(prompt(), assistant(use("toolu_1")), result_of("toolu_1"), result_of("toolu_1", "again"))
+    log = interpret(prompt(), assistant(use("toolu_1")), result_of("toolu_1"), result_of("toolu_1", "again"))
     assert the(log, ev.ToolEnded).content == "ok"
     assert all_of(log, ev.RecordStored)[-1].subtype == "tool_result"
 
 
 def test_a_result_of_an_unknown_earlier_call_is_emitted() -> None:
-    log = said(prompt(), result_of("toolu_old"))
+    log = interpret(prompt(), result_of("toolu_old"))
     assert (the(log, ev.ToolEnded).call, the(log, ev.ToolEnded).name) == ("toolu_old", "")
 
 
 def test_several_results_in_one_record_end_several_calls_without_guessed_data() -> None:
     results = [{"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": str(number)} for number in (1, 2)]
-    log = said(prompt(), assistant(use("toolu_1"), use("toolu_2")), user(results, tool_use_result={"whose": "unknown"}))
+    log = interpret(
+        prompt(), assistant(use("toolu_1"), use("toolu_2")), user(results, tool_use_result={"whose": "unknown"})
+    )
     assert [(event.call, event.data) for event in all_of(log, ev.ToolEnded)] == [("toolu_1", None), ("toolu_2", None)]
 
 
 def test_calls_left_open_end_with_the_turn() -> None:
-    log = said(
+    log = interpret(
         prompt(), assistant(use("toolu_1"), use("toolu_2")), result_of("toolu_1"), result("error_during_execution")
     )
     assert kinds(log)[-2:] == ["tool.ended", "turn.ended"]
@@ -105,7 +107,7 @@ def test_calls_left_open_end_with_the_turn() -> None:
 
 
 def test_no_agent_can_fill_our_memory_with_calls() -> None:
-    log = said(prompt(), *(assistant(use(f"toolu_{number}"), message="m") for number in range(CALLS_OPEN + 1)))
+    log = interpret(prompt(), *(assistant(use(f"toolu_{number}"), message="m") for number in range(CALLS_OPEN + 1)))
     assert len(log.interpreter.snapshot()) < 1 << 20
 
 
@@ -115,7 +117,7 @@ def test_no_agent_can_fill_our_memory_with_calls() -> None:
 @pytest.mark.parametrize("tool", ["Task", "Agent"])
 def test_a_subagent_begins_with_its_call_and_ends_with_its_result(tool: str) -> None:
     done = {"status": "completed", "agentId": "a1", "content": [{"type": "text", "text": "its words"}]}
-    log = said(
+    log = interpret(
         prompt(),
         task(tool=tool),
         user([text("do it")], T),
@@ -138,23 +140,23 @@ def test_a_subagent_begins_with_its_call_and_ends_with_its_result(tool: str) -> 
     [("completed", "completed"), ("failed", "failed"), ("stopped", "stopped"), ("killed", "stopped")],
 )
 def test_the_notification_of_a_foreground_subagent_waits_for_its_result(noted: str, status: str) -> None:
-    log = said(prompt(), task(), started(), notified(status=noted), result_of(T, "words"))
+    log = interpret(prompt(), task(), started(), notified(status=noted), result_of(T, "words"))
     assert kinds(log)[-2:] == ["tool.ended", "subagent.ended"]
     assert (the(log, ev.SubagentEnded).status, the(log, ev.SubagentEnded).summary) == (status, "words")
-    assert log.interpreter.background_tasks == 0
+    assert len(log.interpreter.background_work) == 0
 
 
 def test_failed_and_interrupted_subagents_have_their_own_status() -> None:
-    failed = said(prompt(), task(), result_of(T, "no", is_error=True))
+    failed = interpret(prompt(), task(), result_of(T, "no", is_error=True))
     assert the(failed, ev.SubagentEnded).status == "failed"
-    stopped = said(prompt(), task(), result_of(T, "x [Request interrupted by user for tool use]", is_error=True))
+    stopped = interpret(prompt(), task(), result_of(T, "x [Request interrupted by user for tool use]", is_error=True))
     assert the(stopped, ev.SubagentEnded).status == "stopped"
     assert the(stopped, ev.ToolEnded).status == "interrupted"
 
 
 def test_subagents_nest() -> None:
     inner = subagent_id("toolu_inner")
-    log = said(
+    log = interpret(
         prompt(),
         task(),
         task("toolu_inner", parent=T),
@@ -171,7 +173,7 @@ def test_subagents_nest() -> None:
 
 
 def test_an_interrupted_turn_stops_its_subagents_after_their_calls() -> None:
-    log = said(
+    log = interpret(
         prompt(),
         task(),
         assistant(use("toolu_in"), message="msg_s", parent=T),
@@ -184,7 +186,7 @@ def test_an_interrupted_turn_stops_its_subagents_after_their_calls() -> None:
 
 
 def test_a_tool_with_another_name_may_have_a_subagent() -> None:
-    log = said(
+    log = interpret(
         prompt(),
         assistant(use("toolu_s", "Skill")),
         assistant(text("inside"), message="msg_s", parent="toolu_s"),
@@ -198,7 +200,7 @@ def test_a_tool_with_another_name_may_have_a_subagent() -> None:
 
 
 def test_a_background_subagent_outlives_its_result_and_the_turn() -> None:
-    log = said(
+    log = interpret(
         prompt(),
         init(),
         task("toolu_task", "Agent", run_in_background=True),
@@ -210,7 +212,7 @@ def test_a_background_subagent_outlives_its_result_and_the_turn() -> None:
     assert the(log, ev.SubagentStarted).background
     assert all_of(log, ev.SubagentEnded) == []
     assert the(log, ev.TurnEnded).closed == ()
-    assert log.interpreter.background_tasks == 1
+    assert len(log.interpreter.background_work) == 1
     assert (log.interpreter.turn, log.interpreter.busy) == (None, False)
     log.run([result_of("toolu_in", parent=T)])
     assert (log.interpreter.turn is None, log.interpreter.busy) == (False, False)
@@ -220,11 +222,11 @@ def test_a_background_subagent_outlives_its_result_and_the_turn() -> None:
     log.run([result()])
     assert (the(log, ev.SubagentEnded).status, the(log, ev.SubagentEnded).summary) == ("completed", "done it")
     assert [turn.trigger for turn in all_of(log, ev.TurnStarted)] == ["prompt", "agent"]
-    assert log.interpreter.background_tasks == 0
+    assert len(log.interpreter.background_work) == 0
 
 
 def background(*more: Input) -> Log:
-    return said(prompt(), task(), started(is_backgrounded=True), launched(), result(), *more)
+    return interpret(prompt(), task(), started(is_backgrounded=True), launched(), result(), *more)
 
 
 def test_a_prompt_during_background_work_opens_its_own_turn() -> None:
@@ -245,7 +247,7 @@ def test_a_stopped_background_subagent_ends_the_turn_it_opened() -> None:
 
 def test_last_records_of_a_stopped_subagent_open_no_turn() -> None:
     """2.1.325 reports interrupted background work like this: the end of its call and the interruption come last."""
-    log = said(
+    log = interpret(
         prompt(),
         task(),
         started(is_backgrounded=True),
@@ -263,7 +265,7 @@ def test_last_records_of_a_stopped_subagent_open_no_turn() -> None:
 
 def test_one_of_two_stopped_subagents_leaves_the_turn_open() -> None:
     other = "toolu_other"
-    log = said(
+    log = interpret(
         prompt(),
         task(),
         task(other),
@@ -274,12 +276,12 @@ def test_one_of_two_stopped_subagents_leaves_the_turn_open() -> None:
         notified(status="stopped"),
     )
     assert log.interpreter.turn is not None
-    assert log.interpreter.background_tasks == 1
+    assert len(log.interpreter.background_work) == 1
 
 
 def test_a_subagent_moved_to_the_background_keeps_running() -> None:
-    log = said(prompt(), task(), started(), system("task_updated", task_id="a1", patch={"is_backgrounded": True}))
-    assert log.interpreter.background_tasks == 1
+    log = interpret(prompt(), task(), started(), system("task_updated", task_id="a1", patch={"is_backgrounded": True}))
+    assert len(log.interpreter.background_work) == 1
     log.run([result_of(T, "now in the background"), result()])
     assert all_of(log, ev.SubagentEnded) == []
 
@@ -294,57 +296,55 @@ def test_a_subagent_that_gets_another_message_starts_again() -> None:
 
 def test_the_list_of_background_tasks_is_authoritative() -> None:
     tasks: list[Any] = [{"task_id": "b1", "description": "npm run dev"}, {"task_id": "b2"}, {"x": 1}]
-    log = said(prompt(), system("background_tasks_changed", tasks=tasks))
-    assert log.interpreter.background_tasks == 2
+    log = interpret(prompt(), system("background_tasks_changed", tasks=tasks))
     assert list(log.interpreter.background_work) == ["npm run dev", "b2"]
     log.run([system("background_tasks_changed", tasks=[{"task_id": "b2"}])])
-    assert log.interpreter.background_tasks == 1
+    assert list(log.interpreter.background_work) == ["b2"]
     log.run([system("task_started", task_id="b2", description="the docs", is_backgrounded=True)])
     assert list(log.interpreter.background_work) == ["the docs"]
 
 
 def test_a_background_shell_counts_until_its_end_is_notified() -> None:
-    log = said(
+    log = interpret(
         prompt(),
         assistant(use("toolu_b", run_in_background=True)),
         result_of("toolu_b", tool_use_result={"backgroundTaskId": "b1"}),
         result(),
     )
-    assert log.interpreter.background_tasks == 1
-    assert log.interpreter.background_work == ("Bash",)
+    assert list(log.interpreter.background_work) == ["Bash"]
     log.run([system("task_notification", task_id="b1", status="completed", summary="Background command done")])
-    assert log.interpreter.background_tasks == 0
+    assert not list(log.interpreter.background_work)
     assert (the(log, ev.Notice).kind, the(log, ev.Notice).text) == ("task_notification", "Background command done")
 
 
 def test_a_foreground_shell_is_not_background_work() -> None:
-    log = said(
+    log = interpret(
         prompt(),
         assistant(use("toolu_b")),
         system("task_started", task_id="b1", tool_use_id="toolu_b", task_type="local_bash", is_backgrounded=False),
         result_of("toolu_b"),
     )
-    assert log.interpreter.background_tasks == 0
+    assert len(log.interpreter.background_work) == 0
     log.run([system("task_notification", task_id="b1", tool_use_id="toolu_b", status="completed")])
     assert all_of(log, ev.Notice) == []
 
 
 def test_a_task_output_result_can_end_a_background_task() -> None:
-    log = said(
+    log = interpret(
         prompt(),
         assistant(use("toolu_b")),
         result_of("toolu_b", tool_use_result={"backgroundTaskId": "b1"}),
         assistant(use("toolu_o", "TaskOutput"), message="m2"),
         result_of("toolu_o", tool_use_result={"task": {"task_id": "b1", "status": "running"}}),
     )
-    assert log.interpreter.background_tasks == 1
+    assert len(log.interpreter.background_work) == 1
     log.run(
         [
             assistant(use("toolu_p", "TaskOutput"), message="m3"),
             result_of("toolu_p", tool_use_result={"task": {"task_id": "b1", "status": "completed"}}),
         ]
     )
-    assert log.interpreter.background_tasks == 0
+    assert len(log.interpreter.background_work) == 0
 
 
 def test_versions_without_task_messages_end_a_subagent_by_the_text_for_the_model() -> None:
@@ -352,14 +352,14 @@ def test_versions_without_task_messages_end_a_subagent_by_the_text_for_the_model
         f"<task-notification><task-id>a1</task-id><tool-use-id>{T}</tool-use-id><status>failed</status>"
         "<summary>x</summary></task-notification>"
     )
-    log = said(prompt(), task(), launched(), user(words))
+    log = interpret(prompt(), task(), launched(), user(words))
     assert the(log, ev.SubagentEnded).status == "failed"
     assert len(all_of(log, ev.UserMessage)) == 1
 
 
 def test_progress_of_a_task_is_progress_of_its_call() -> None:
     usage = {"duration_ms": 1500}
-    log = said(
+    log = interpret(
         prompt(),
         task(),
         started(),
@@ -388,7 +388,7 @@ def test_a_permission_request_of_a_subagent_is_matched_by_call_or_agent_id() -> 
 
 def test_a_record_before_its_parent_is_stored_at_once_and_emitted_after_the_parent() -> None:
     early = assistant(text("early"), message="msg_s", parent=T)
-    log = said(prompt(), early)
+    log = interpret(prompt(), early)
     assert kinds(log, kept=True)[2:] == ["record"]
     log.add(task())
     assert kinds(log)[2:] == ["tool.called", "subagent.started", "text"]
@@ -398,7 +398,7 @@ def test_a_record_before_its_parent_is_stored_at_once_and_emitted_after_the_pare
 
 
 def test_a_record_before_its_parent_call_makes_that_call_a_subagent() -> None:
-    log = said(
+    log = interpret(
         prompt(), assistant(text("early"), message="msg_s", parent="toolu_s"), assistant(use("toolu_s", "Skill"))
     )
     assert kinds(log)[2:] == ["tool.called", "subagent.started", "text"]
@@ -406,7 +406,7 @@ def test_a_record_before_its_parent_call_makes_that_call_a_subagent() -> None:
 
 @pytest.mark.parametrize("end", [result(), {"exit": "gone"}])
 def test_records_without_a_parent_go_to_the_main_thread_with_an_unresolved_notice(end: Input) -> None:
-    log = said(prompt(), assistant(text("whose"), message="msg_s", parent="toolu_never"), end)
+    log = interpret(prompt(), assistant(text("whose"), message="msg_s", parent="toolu_never"), end)
     notice = the(log, ev.Notice)
     assert (notice.kind, notice.data) == ("unresolved", {"parent": "toolu_never", "records": 1})
     assert the(log, ev.Text).subagent is None
@@ -414,7 +414,7 @@ def test_records_without_a_parent_go_to_the_main_thread_with_an_unresolved_notic
 
 
 def test_the_stream_of_an_unknown_thread_is_stored_and_dropped_with_its_message() -> None:
-    log = said(
+    log = interpret(
         prompt(),
         start("msg_s", T),
         piece(0, "early", parent=T),
@@ -426,12 +426,12 @@ def test_the_stream_of_an_unknown_thread_is_stored_and_dropped_with_its_message(
 
 
 def test_deferred_records_are_bounded() -> None:
-    log = said(
+    log = interpret(
         prompt(),
         *(assistant(text("x"), message=f"m{number}", parent="toolu_never") for number in range(HELD_RECORDS + 3)),
     )
     assert len(all_of(log, ev.Text)) == 3
-    big = said(prompt(), assistant(text("x" * (2 << 20)), message="m", parent="toolu_never"))
+    big = interpret(prompt(), assistant(text("x" * (2 << 20)), message="m", parent="toolu_never"))
     assert len(all_of(big, ev.Text)) == 1
 
 
@@ -448,7 +448,7 @@ def test_the_exit_ends_everything_in_order() -> None:
     assert (ended.status, ended.reason) == ("failed", "killed")
     assert set(ended.closed) == {"toolu_in", "toolu_1"}
     assert the(log, ev.SubagentEnded).status == "stopped"
-    assert log.interpreter.background_tasks == 0
+    assert len(log.interpreter.background_work) == 0
     log.add({"exit": "again"})
     assert kinds(log)[-1] == "turn.ended"
 

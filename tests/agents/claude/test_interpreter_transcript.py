@@ -9,12 +9,12 @@ from agents.claude.record_builders import (
     all_of,
     assistant,
     begin,
+    interpret,
     kinds,
     piece,
     prompt,
     result,
     row,
-    said,
     start,
     stop,
     text,
@@ -56,13 +56,15 @@ def test_transcript_rows_of_wire_records_add_nothing_to_the_conversation(case: s
 
 
 def test_the_row_of_our_prompt_is_recognised() -> None:
-    log = said(prompt("hello", "p1"), {"transcript": {"type": "user", "uuid": "p1", "message": {"content": "hello"}}})
+    log = interpret(
+        prompt("hello", "p1"), {"transcript": {"type": "user", "uuid": "p1", "message": {"content": "hello"}}}
+    )
     assert len(all_of(log, ev.UserMessage)) == 1
 
 
 def test_records_missing_from_the_wire_are_emitted_from_the_transcript() -> None:
     first = assistant(text("first"))
-    log = said(prompt(), first, copy_of(first), says(use("toolu_1"), message="msg_2", stop_reason="tool_use"))
+    log = interpret(prompt(), first, copy_of(first), says(use("toolu_1"), message="msg_2", stop_reason="tool_use"))
     log.run([types([{"type": "tool_result", "tool_use_id": "toolu_1", "content": "x"}], toolUseResult={"stdout": "x"})])
     log.run([says(text("last"), message="msg_3"), {"exit": "gateway lost"}])
     assert kinds(log)[2:] == ["text", "tool.called", "tool.ended", "text", "turn.ended"]
@@ -71,14 +73,14 @@ def test_records_missing_from_the_wire_are_emitted_from_the_transcript() -> None
 
 
 def test_a_block_cut_off_on_the_wire_is_completed_by_its_row() -> None:
-    log = said(prompt(), start(), begin(0, {"type": "text"}), piece(0, "ab"), says(text("abcd")))
+    log = interpret(prompt(), start(), begin(0, {"type": "text"}), piece(0, "ab"), says(text("abcd")))
     assert [offset for _, offset in the(log, ev.Text).marks] == [2]
     assert len(log.dropped) == 1
 
 
 def test_a_row_with_a_block_index_gets_exactly_that_index() -> None:
     first = assistant(text("zero"))
-    log = said(prompt(), first, says(text("one"), apiBlockIndex=1), says(text("zero again"), apiBlockIndex=0))
+    log = interpret(prompt(), first, says(text("one"), apiBlockIndex=1), says(text("zero again"), apiBlockIndex=0))
     assert [(event.block, event.text) for event in all_of(log, ev.Text)] == [(0, "zero"), (1, "one")]
 
 
@@ -86,7 +88,7 @@ def test_a_row_with_a_block_index_gets_exactly_that_index() -> None:
 
 
 def ended(*given: Input) -> Any:
-    return the(said(*given, {"exit": "gateway lost"}), ev.TurnEnded)
+    return the(interpret(*given, {"exit": "gateway lost"}), ev.TurnEnded)
 
 
 def test_the_transcript_copy_of_a_known_record_can_mark_the_end() -> None:
@@ -133,7 +135,9 @@ def test_an_interrupt_before_the_exit_cancels_the_turn() -> None:
 
 
 def test_the_next_prompt_in_a_transcript_ends_the_turn_before_it() -> None:
-    log = said(types("one"), says(text("a")), types("two"), says(text("b"), message="msg_2"), types("three", uuid="u3"))
+    log = interpret(
+        types("one"), says(text("a")), types("two"), says(text("b"), message="msg_2"), types("three", uuid="u3")
+    )
     assert [turn.status for turn in all_of(log, ev.TurnEnded)] == ["completed", "completed"]
     assert [message.via for message in all_of(log, ev.UserMessage)] == ["prompt", "prompt", "prompt"]
     log.run([types("and this")])
@@ -141,7 +145,7 @@ def test_the_next_prompt_in_a_transcript_ends_the_turn_before_it() -> None:
 
 
 def test_meta_rows_and_summaries_are_not_user_messages() -> None:
-    log = said(
+    log = interpret(
         types("hi"),
         types("Caveat", isMeta=True),
         types("This session is being continued", isCompactSummary=True),
@@ -175,7 +179,7 @@ def done(**fields: Any) -> Input:
 
 
 def test_a_subagents_rows_wait_until_its_id_is_known() -> None:
-    log = said(types("hi"), task(), side(types("do it")), side(says(text("deep"), message="m2")))
+    log = interpret(types("hi"), task(), side(types("do it")), side(says(text("deep"), message="m2")))
     assert all_of(log, ev.Text) == []
     log.add(done())
     assert the(log, ev.Text).subagent == subagent_id(T)
@@ -193,12 +197,12 @@ def test_an_open_call_of_an_ended_subagent_does_not_fail_the_turn() -> None:
 
 def test_progress_rows_map_an_agent_id_to_its_call() -> None:
     progress = row("progress", data={"type": "agent_progress", "agentId": "a1"}, parentToolUseID=T)
-    log = said(types("hi"), task(), progress, side(says(text("deep"), message="m2")))
+    log = interpret(types("hi"), task(), progress, side(says(text("deep"), message="m2")))
     assert the(log, ev.Text).subagent == subagent_id(T)
 
 
 def test_wire_records_map_an_agent_id_to_its_call() -> None:
-    log = said(
+    log = interpret(
         prompt(),
         assistant(use(T, "Task")),
         assistant(text("wire"), message="m1", parent=T, agent_id="a1"),
@@ -208,7 +212,7 @@ def test_wire_records_map_an_agent_id_to_its_call() -> None:
 
 
 def test_an_unknown_sidechain_is_emitted_in_the_main_thread_at_the_end() -> None:
-    log = said(types("hi"), side(says(text("deep"), message="m2")), {"exit": "gone"})
+    log = interpret(types("hi"), side(says(text("deep"), message="m2")), {"exit": "gone"})
     assert the(log, ev.Notice).data == {"parent": "a1", "records": 1}
     assert the(log, ev.Text).subagent is None
 
@@ -218,7 +222,7 @@ def resolved(log: Log) -> Any:
 
 
 def test_an_orphan_is_reassigned_when_its_call_arrives_late() -> None:
-    log = said(types("hi"), side(says(use("toolu_x"), message="m2", stop_reason="tool_use")), {"exit": "gone"})
+    log = interpret(types("hi"), side(says(use("toolu_x"), message="m2", stop_reason="tool_use")), {"exit": "gone"})
     assert all_of(log, ev.ToolCalled)[-1].subagent is None
     log.run([types("more"), task()])
     assert all_of(log, ev.SubagentResolved) == []
@@ -240,7 +244,7 @@ def test_a_chain_of_orphans_is_reassigned_to_its_call_together() -> None:
     asked = {"transcript": {**says(use(T, "Task", prompt="job"), stop_reason="tool_use")["transcript"]}}
     root = orphan_row(types("job", uuid="r1"), None)
     chain = [orphan_row(says(text(str(n)), message=f"m{n}", uuid=f"r{n}"), f"r{n - 1}") for n in range(2, 5)]
-    log = said(types("hi"), root, *chain, {"exit": "gone"})
+    log = interpret(types("hi"), root, *chain, {"exit": "gone"})
     (notice,) = all_of(log, ev.Notice)
     assert (notice.kind, notice.data["records"]) == ("unresolved", 4)
     assert {event.subagent for event in all_of(log, ev.Text)} == {None}
@@ -254,13 +258,13 @@ def test_orphans_that_follow_an_orphan_are_reassigned_with_it() -> None:
     root = orphan_row(types("job", uuid="r1"), None)
     second = orphan_row(says(text("2"), message="m2", uuid="r2"), "r1")
     asked = says(use(T, "Task", prompt="job"), stop_reason="tool_use")
-    log = said(types("hi"), root, {"exit": "gone"}, second, {"exit": "gone"}, types("again"), asked)
+    log = interpret(types("hi"), root, {"exit": "gone"}, second, {"exit": "gone"}, types("again"), asked)
     assert [event.messages for event in all_of(log, ev.SubagentResolved)] == [("r1",), ("m2",)]
     assert {event.child for event in all_of(log, ev.SubagentResolved)} == {subagent_id(T)}
 
 
 def test_flushed_records_are_emitted_as_unresolved() -> None:
-    log = said(types("hi"), side(says(text("deep"), message="m2")))
+    log = interpret(types("hi"), side(says(text("deep"), message="m2")))
     assert log.interpreter.deferred_count == 1
     assert all_of(log, ev.Text) == []
     events = log.interpreter.flush_unresolved("cause").events
@@ -271,13 +275,15 @@ def test_flushed_records_are_emitted_as_unresolved() -> None:
 def test_the_text_of_a_result_maps_an_agent_id_to_its_call() -> None:
     words = [{"type": "text", "text": "agentId: not_this\n"}, {"type": "text", "text": "agentId: a1 (for resuming)"}]
     block = {"type": "tool_result", "tool_use_id": T, "content": words}
-    log = said(types("hi"), task(), side(says(text("deep"), message="m2")), types([block]))
+    log = interpret(types("hi"), task(), side(says(text("deep"), message="m2")), types([block]))
     assert the(log, ev.Text).subagent == subagent_id(T)
 
 
 def test_a_block_written_twice_is_emitted_once_and_both_rows_are_stored() -> None:
     rows = [says(text("same")), says(text("same")), says(text("more")), says({"type": "thinking", "thinking": "t"})]
-    log = said(types("hi"), *rows, says({"type": "thinking", "thinking": "t"}), says(text("same"), message="msg_2"))
+    log = interpret(
+        types("hi"), *rows, says({"type": "thinking", "thinking": "t"}), says(text("same"), message="msg_2")
+    )
     assert [(event.message, event.block, event.text) for event in all_of(log, ev.Text)] == [
         ("msg_1", 0, "same"),
         ("msg_1", 1, "more"),
@@ -288,21 +294,21 @@ def test_a_block_written_twice_is_emitted_once_and_both_rows_are_stored() -> Non
 
 
 def test_on_the_wire_two_blocks_with_the_same_text_are_two_events() -> None:
-    log = said(prompt(), assistant(text("same")), assistant(text("same")))
+    log = interpret(prompt(), assistant(text("same")), assistant(text("same")))
     assert [event.block for event in all_of(log, ev.Text)] == [0, 1]
 
 
 def test_a_result_ends_a_turn_started_by_a_transcript() -> None:
-    assert the(said(types("hi"), says(text("a")), result(result="a")), ev.TurnEnded).text == "a"
+    assert the(interpret(types("hi"), says(text("a")), result(result="a")), ev.TurnEnded).text == "a"
 
 
 def test_a_placeholder_answer_of_the_cli_is_not_emitted() -> None:
     """The CLI writes it when it resumes a conversation whose last turn was interrupted."""
     words = text("No response requested.")
     filler = row("assistant", {"role": "assistant", "model": "<synthetic>", "content": [words]})
-    log = said(types("one"), says(words), filler)
+    log = interpret(types("one"), says(words), filler)
     assert [event.model for event in all_of(log, ev.Text)] == ["m"]
-    assert kinds(said(filler), kept=True) == ["record"], "nor does it open a turn"
+    assert kinds(interpret(filler), kept=True) == ["record"], "nor does it open a turn"
 
 
 # --- text that was not typed by a person

@@ -21,7 +21,7 @@ def case(name: str) -> dict[str, Any]:
 
 
 def screen(*lines: str) -> Screen:
-    return Screen(lines, 0, 0, Size(), 1, True)
+    return Screen(lines, 0, 0, Size(), 1)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -86,7 +86,7 @@ def test_a_message_is_one_object_and_exactly_one_newline(message: dict[str, obje
     assert json.loads(line) == message
 
 
-class Kept:
+class MemorySpill:
     """A spill whose contents a test can inspect."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Kept:
 @given(st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"").replace(b"\r", b"")), max_size=6))
 def test_a_line_above_the_limit_is_spilled_completely_and_named(lines: list[bytes]) -> None:
     for cut in (1, 7, 1000):
-        spill = Kept()
+        spill = MemorySpill()
         splitter = LineSplitter(limit=16, kept=4, spill=spill)
         data = b"".join(line + b"\n" for line in lines)
         found = [line for at in range(0, len(data), cut) for line in splitter.feed(data[at : at + cut])]
@@ -118,7 +118,7 @@ def test_a_line_above_the_limit_is_spilled_completely_and_named(lines: list[byte
 
 @given(st.integers(17, 200), st.integers(1, 60))
 def test_the_spill_of_an_endless_line_is_bounded_and_the_next_line_is_intact(size: int, piece: int) -> None:
-    spill = Kept()
+    spill = MemorySpill()
     splitter = LineSplitter(limit=16, kept=4, spill=spill, spilled=100)
     line = bytes(97 + number % 26 for number in range(size))
     data = line + b"\n{}\n"

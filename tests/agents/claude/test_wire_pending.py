@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fairlead.agents.claude.wire.control import BadAnswer
 from fairlead.agents.claude.wire.pending import PendingRequests, default_timeout
 from fairlead.agents.claude.wire.records import ControlAnswer
-from fairlead.model.errors import AgentNotRunning, AgentRefused, AgentTimeout
+from fairlead.model.errors import AgentNotRunning, AgentRefused
 
 
 def success(request_id: str, response: Any = None) -> ControlAnswer:
@@ -38,19 +38,9 @@ def test_duplicate_late_and_unknown_answers_are_ignored() -> None:
     pending.add("r2", "interrupt", "b")
     pending.add("r3", "interrupt", "c")
     assert [settled.token for settled in pending.settle(success("r1", {"mode": "plan"}))] == ["a"]
-    assert [settled.token for settled in pending.expire("r2")] == ["b"]
+    pending.drop("r2")
     assert [pending.settle(success(name)) for name in ("r1", "r2", "echo")] == [[], [], []]
     assert [settled.token for settled in pending.settle(success("r3"))] == ["c"]
-
-
-@pytest.mark.rules("S004-133")
-def test_a_request_that_expires_fails_once_with_its_subtype() -> None:
-    pending: PendingRequests[str] = PendingRequests()
-    pending.add("slow", "initialize", "a")
-    (over,) = pending.expire("slow")
-    assert isinstance(over.error, AgentTimeout)
-    assert over.error.data == {"subtype": "initialize"}
-    assert pending.expire("slow") == []
 
 
 def test_mcp_and_initialize_requests_have_longer_deadlines() -> None:
@@ -76,7 +66,7 @@ def test_a_request_can_be_abandoned() -> None:
     pending.add("r1", "interrupt", "a")
     pending.drop("r1")
     pending.drop("r1")
-    assert pending.settle(success("r1")) == pending.expire("r1") == []
+    assert pending.settle(success("r1")) == []
 
 
 @pytest.mark.rules("S004-129", "S004-130")

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs, raw
-from fairlead.agents.claude.wire import control, decode, encode
+from fairlead.agents.claude.wire import control, decode
 from fairlead.agents.claude.wire import records as r
-from fairlead.agents.claude.wire.encode import cancel_line, environment_line, keep_alive_line, user_line
+from fairlead.agents.claude.wire.control import cancel_line, environment_line, keep_alive_line, user_line
 
 # --- sent lines ------------------------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ def test_the_set_of_messages_we_may_send_is_closed() -> None:
         "keep_alive",
         "update_environment_variables",
     }
-    public = {name for name in (*vars(control), *vars(encode)) if name.endswith("_line") and not name.startswith("_")}
+    public = {name for name in vars(control) if name.endswith("_line") and not name.startswith("_")}
     assert len(public - {"encode_line"}) == len(lines)
 
 

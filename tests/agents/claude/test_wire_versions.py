@@ -39,7 +39,6 @@ def test_the_modes_differ_by_version() -> None:
 def test_messages_that_end_old_versions_or_do_nothing_in_new_ones_are_known() -> None:
     old, middle, new = (abilities(version) for version in [(2, 1, 37), (2, 1, 170), (2, 1, 200)])
     assert [old.takes_cancel, middle.takes_cancel, new.takes_cancel] == [False, True, True]
-    assert [old.answers_unknown, middle.answers_unknown, new.answers_unknown] == [False, True, True]
     assert [old.takes_environment, middle.takes_environment, new.takes_environment] == [True, True, False]
     assert [old.reports_modes, middle.reports_modes, new.reports_modes] == [False, True, True]
     assert [old.stops_in_transcript, middle.stops_in_transcript, new.stops_in_transcript] == [False, True, True]

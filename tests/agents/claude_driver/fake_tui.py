@@ -56,7 +56,7 @@ class FakeTui:
 
     @property
     def screen(self) -> Screen:
-        return Screen(self._lines(), 0, 0, Size(), self._version, True)
+        return Screen(self._lines(), 0, 0, Size(), self._version)
 
     async def changed(self, version: int) -> Screen:
         while self._version <= version and self.running:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from auth.fakes import Dice, MemoryDocuments
+from auth.fakes import FakeTokenBytes, MemoryDocuments
 from fairlead.agents.claude.tui.hook_server import Handler, HookEndpoint, HookServer
 from fairlead.auth.credentials import Credentials
 from fairlead.model.ids import SessionId
@@ -42,7 +42,7 @@ class HookHarness:
 
 
 @contextlib.asynccontextmanager
-async def house(
+async def open_hook_harness(
     clock: Clock | None = None, port: int = 0, binding: Binding | None = None
 ) -> AsyncIterator[HookHarness]:
     """Serve the hook routes, behind access control, on a port of 127.0.0.1.
@@ -51,7 +51,7 @@ async def house(
     """
     chosen = binding or Binding(port=port)
     system = SystemClock()
-    credentials = Credentials(MemoryDocuments(), system, Dice())
+    credentials = Credentials(MemoryDocuments(), system, FakeTokenBytes())
     await credentials.load()
     sockets = open_sockets(chosen)
     found = sockets[0].getsockname()[1]

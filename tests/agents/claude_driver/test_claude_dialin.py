@@ -19,7 +19,7 @@ from fairlead.agents.claude.dialin.link import (
 )
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
-from fairlead.agents.claude.wire.encode import user_line
+from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.markers import ConnectionMarker, encode_marker
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.model import events as ev
@@ -40,7 +40,7 @@ def text(name: str, words: str = "hi") -> dict[str, Any]:
     return {"type": "assistant", "uuid": name, "message": message, "parent_tool_use_id": None}
 
 
-class Room:
+class DialInHarness:
     """A started driver on a dial-in link, and the CLI's side of its current socket."""
 
     def __init__(self, folder: Path, version: tuple[int, int, int]) -> None:
@@ -54,7 +54,7 @@ class Room:
         self.link.deliver, self.link.open_calls = self.agent.deliver, self.agent.open_calls
         self.cli = Agent(self.wire)
 
-    async def start(self) -> "Room":
+    async def start(self) -> "DialInHarness":
         starting = asyncio.create_task(
             self.agent.start(Launch(session=SESSION, cwd="/w", settings=Settings(link="dial-in")))
         )
@@ -83,7 +83,7 @@ class Room:
     async def prompted(self) -> None:
         await self.agent.write(Record(user_line("go", "", PROMPT)[:-1], "gateway"))
 
-    async def heard(self, last: str) -> list[str]:
+    async def delivered(self, last: str) -> list[str]:
         """Wait for `last`, and return the names of all delivered records: uuids, request ids, and our markers."""
         await self.sink.until(lambda: self._names()[-1:] == [last])
         await settled()
@@ -121,28 +121,28 @@ def version(request: pytest.FixtureRequest) -> tuple[int, int, int]:
 
 @pytest.mark.rules("S004-279")
 async def test_records_repeated_after_a_reconnect_are_delivered_once(tmp_path: Path) -> None:
-    room = await Room(tmp_path, NEW).start()
-    room.says(text("a"), text("b"))
-    await room.back("b")
-    room.says(text("a"), text("b"), text("c"))
-    room.says(text("c"))
-    assert await room.heard("c") == ["a", "b", "c"]
-    await room.end()
+    harness = await DialInHarness(tmp_path, NEW).start()
+    harness.says(text("a"), text("b"))
+    await harness.back("b")
+    harness.says(text("a"), text("b"), text("c"))
+    harness.says(text("c"))
+    assert await harness.delivered("c") == ["a", "b", "c"]
+    await harness.end()
 
 
 async def test_a_repeated_request_is_emitted_once_and_its_withdrawal_is_handled(tmp_path: Path) -> None:
-    room = await Room(tmp_path, NEW).start()
-    room.says(can_use("r1"), can_use("r1"))
-    await room.sink.until(lambda: room.sink.all("asked"))
-    await room.agent.answer(RequestId("r1"), Decision("allow"))
-    room.says(can_use("r1"))
+    harness = await DialInHarness(tmp_path, NEW).start()
+    harness.says(can_use("r1"), can_use("r1"))
+    await harness.sink.until(lambda: harness.sink.all("asked"))
+    await harness.agent.answer(RequestId("r1"), Decision("allow"))
+    harness.says(can_use("r1"))
     await settled()
-    assert len(room.sink.all("asked")) == 1, "nor when it comes again after its answer"
-    room.says(can_use("r2"))
-    await room.sink.until(lambda: len(room.sink.all("asked")) == 2)
-    room.says({"type": "control_cancel_request", "request_id": "r2"})
-    await room.sink.until(lambda: room.sink.all("cancelled") == ["r2"])
-    await room.end()
+    assert len(harness.sink.all("asked")) == 1, "nor when it comes again after its answer"
+    harness.says(can_use("r2"))
+    await harness.sink.until(lambda: len(harness.sink.all("asked")) == 2)
+    harness.says({"type": "control_cancel_request", "request_id": "r2"})
+    await harness.sink.until(lambda: harness.sink.all("cancelled") == ["r2"])
+    await harness.end()
 
 
 def test_the_deduplicator_remembers_more_than_the_cli_keeps_but_is_bounded() -> None:
@@ -155,16 +155,16 @@ def test_the_deduplicator_remembers_more_than_the_cli_keeps_but_is_bounded() -> 
 
 @pytest.mark.rules("S004-054")
 async def test_keep_alive_goes_both_ways_and_is_not_delivered(tmp_path: Path) -> None:
-    room = await Room(tmp_path, NEW).start()
-    room.says(text("a"), {"type": "keep_alive"}, text("b"))
-    await room.clock.advance(KEEP_ALIVE_SECONDS)
-    assert room.cli.wire.sent[-1] == b'{"type":"keep_alive"}\n'
-    room.cli.drop()
-    await room.clock.advance(KEEP_ALIVE_SECONDS)
-    room.cli = Agent(room.wire)
-    assert room.cli.wire.sent == [], "it is not kept for later"
-    assert (await room.heard("b"))[0] == "a"
-    await room.end()
+    harness = await DialInHarness(tmp_path, NEW).start()
+    harness.says(text("a"), {"type": "keep_alive"}, text("b"))
+    await harness.clock.advance(KEEP_ALIVE_SECONDS)
+    assert harness.cli.wire.sent[-1] == b'{"type":"keep_alive"}\n'
+    harness.cli.drop()
+    await harness.clock.advance(KEEP_ALIVE_SECONDS)
+    harness.cli = Agent(harness.wire)
+    assert harness.cli.wire.sent == [], "it is not kept for later"
+    assert (await harness.delivered("b"))[0] == "a"
+    await harness.end()
 
 
 # --- lines to the CLI
@@ -173,42 +173,42 @@ async def test_keep_alive_goes_both_ways_and_is_not_delivered(tmp_path: Path) ->
 @pytest.mark.rules("S004-278")
 @pytest.mark.parametrize("taken", [False, True])
 async def test_a_prompt_that_may_be_lost_is_sent_again_under_its_own_id(tmp_path: Path, taken: bool) -> None:
-    room = await Room(tmp_path, OLD).start()
-    await room.prompted()
+    harness = await DialInHarness(tmp_path, OLD).start()
+    await harness.prompted()
     if taken:
-        room.cli.wire.taken()
-    await room.back()
-    sent = [msgspec.json.decode(line)["uuid"] for line in room.cli.wire.sent]
+        harness.cli.wire.taken()
+    await harness.back()
+    sent = [msgspec.json.decode(line)["uuid"] for line in harness.cli.wire.sent]
     assert sent == ([] if taken else [PROMPT])
-    await room.end()
+    await harness.end()
 
 
 async def test_an_answer_to_a_request_from_before_the_drop_reaches_the_next_socket(
     tmp_path: Path, version: tuple[int, int, int]
 ) -> None:
-    room = await Room(tmp_path, version).start()
-    room.says(can_use("r1"))
-    await room.sink.until(lambda: room.sink.all("asked"))
-    room.cli.drop()
-    await room.agent.answer(RequestId("r1"), Decision("deny", "no"))
-    room.cli = Agent(room.wire)
-    (line,) = room.cli.wire.sent
+    harness = await DialInHarness(tmp_path, version).start()
+    harness.says(can_use("r1"))
+    await harness.sink.until(lambda: harness.sink.all("asked"))
+    harness.cli.drop()
+    await harness.agent.answer(RequestId("r1"), Decision("deny", "no"))
+    harness.cli = Agent(harness.wire)
+    (line,) = harness.cli.wire.sent
     assert msgspec.json.decode(line)["response"]["request_id"] == "r1"
-    await room.end()
+    await harness.end()
 
 
 async def test_an_answer_to_a_posted_request_waits_until_the_cli_has_its_request(tmp_path: Path) -> None:
-    room = await Room(tmp_path, OLD).start()
-    await room.wire.post(json.dumps(can_use("r1")).encode() + b"\n")
-    await room.sink.until(lambda: room.sink.all("asked"))
-    before = len(room.cli.wire.sent)
-    answering = asyncio.create_task(room.agent.answer(RequestId("r1"), Decision("allow")))
+    harness = await DialInHarness(tmp_path, OLD).start()
+    await harness.wire.post(json.dumps(can_use("r1")).encode() + b"\n")
+    await harness.sink.until(lambda: harness.sink.all("asked"))
+    before = len(harness.cli.wire.sent)
+    answering = asyncio.create_task(harness.agent.answer(RequestId("r1"), Decision("allow")))
     await settled()
-    assert len(room.cli.wire.sent) == before
-    await room.clock.advance(HYBRID_SECONDS)
+    assert len(harness.cli.wire.sent) == before
+    await harness.clock.advance(HYBRID_SECONDS)
     await answering
-    assert len(room.cli.wire.sent) == before + 1
-    await room.end()
+    assert len(harness.cli.wire.sent) == before + 1
+    await harness.end()
 
 
 # --- gaps
@@ -216,94 +216,101 @@ async def test_an_answer_to_a_posted_request_waits_until_the_cli_has_its_request
 
 @pytest.mark.rules("S004-277")
 async def test_an_id_that_never_arrived_is_a_gap_that_the_transcript_fills(tmp_path: Path) -> None:
-    room = await Room(tmp_path, OLD).start()
-    await room.prompted()
-    room.says(text("a"))
-    room.writes(text("a"), text("lost"), {"type": "progress"})
-    await room.back("lost")
-    room.says(text("c"))
-    assert await room.heard("c") == ["a", "gateway:gap", "transcript:a", "transcript:lost", "transcript:progress", "c"]
-    await room.filled()
-    await room.clock.advance(SETTLING_SECONDS)
-    assert (await room.heard("gateway:back"))[-1] == "gateway:back"
-    await room.end()
+    harness = await DialInHarness(tmp_path, OLD).start()
+    await harness.prompted()
+    harness.says(text("a"))
+    harness.writes(text("a"), text("lost"), {"type": "progress"})
+    await harness.back("lost")
+    harness.says(text("c"))
+    assert await harness.delivered("c") == [
+        "a",
+        "gateway:gap",
+        "transcript:a",
+        "transcript:lost",
+        "transcript:progress",
+        "c",
+    ]
+    await harness.filled()
+    await harness.clock.advance(SETTLING_SECONDS)
+    assert (await harness.delivered("gateway:back"))[-1] == "gateway:back"
+    await harness.end()
 
 
 async def test_without_a_gap_the_transcript_is_not_read(tmp_path: Path, version: tuple[int, int, int]) -> None:
-    room = await Room(tmp_path, version).start()
-    await room.prompted()
-    room.says(text("a"))
-    room.writes(text("a"), text("not asked for"))
-    await room.back("a")
-    await room.back("")
-    await room.filled()
-    await room.clock.advance(SETTLING_SECONDS)
-    assert await room.heard("gateway:back") == ["a", "gateway:back"]
-    await room.end()
+    harness = await DialInHarness(tmp_path, version).start()
+    await harness.prompted()
+    harness.says(text("a"))
+    harness.writes(text("a"), text("not asked for"))
+    await harness.back("a")
+    await harness.back("")
+    await harness.filled()
+    await harness.clock.advance(SETTLING_SECONDS)
+    assert await harness.delivered("gateway:back") == ["a", "gateway:back"]
+    await harness.end()
 
 
 async def test_a_version_that_repeats_lost_records_needs_no_transcript(tmp_path: Path) -> None:
-    room = await Room(tmp_path, NEW).start()
-    await room.prompted()
-    room.says(text("a"))
-    room.writes(text("a"), text("lost"))
-    await room.back("lost")
-    room.says(text("a"), text("lost"))
-    await room.filled()
-    await room.clock.advance(SETTLING_SECONDS)
-    assert await room.heard("gateway:back") == ["a", "lost", "gateway:back"]
-    await room.end()
+    harness = await DialInHarness(tmp_path, NEW).start()
+    await harness.prompted()
+    harness.says(text("a"))
+    harness.writes(text("a"), text("lost"))
+    await harness.back("lost")
+    harness.says(text("a"), text("lost"))
+    await harness.filled()
+    await harness.clock.advance(SETTLING_SECONDS)
+    assert await harness.delivered("gateway:back") == ["a", "lost", "gateway:back"]
+    await harness.end()
 
 
 @pytest.mark.rules("S004-275")
 async def test_a_loss_beyond_the_buffer_of_the_cli_is_filled_before_the_rest_is_delivered(tmp_path: Path) -> None:
-    room = await Room(tmp_path, NEW).start()
-    await room.prompted()
-    room.says(text("a"))
+    harness = await DialInHarness(tmp_path, NEW).start()
+    await harness.prompted()
+    harness.says(text("a"))
     lost = [text(f"lost-{number}") for number in range(1100)]
-    room.writes(text("a"), *lost)
-    await room.back("lost-1099")
-    room.says(*lost[100:])
-    heard = await room.heard("lost-1099")
-    assert heard[:2] == ["a", "gateway:gap"]
-    filled = [name.removeprefix("transcript:") for name in heard if name.startswith("transcript:lost")]
+    harness.writes(text("a"), *lost)
+    await harness.back("lost-1099")
+    harness.says(*lost[100:])
+    delivered = await harness.delivered("lost-1099")
+    assert delivered[:2] == ["a", "gateway:gap"]
+    filled = [name.removeprefix("transcript:") for name in delivered if name.startswith("transcript:lost")]
     assert filled == [row["uuid"] for row in lost], "all 1,100, in order"
-    assert heard[-1000:] == [row["uuid"] for row in lost[100:]], "the interpreter knows them again"
-    await room.end()
+    assert delivered[-1000:] == [row["uuid"] for row in lost[100:]], "the interpreter knows them again"
+    await harness.end()
 
 
 async def test_missing_repeats_are_filled_from_the_transcript_after_a_while(tmp_path: Path) -> None:
-    room = await Room(tmp_path, NEW).start()
-    await room.prompted()
-    room.says(text("a"))
-    room.writes(text("a"), text("lost"))
-    await room.back("a-result")
-    await room.filled()
-    await room.clock.advance(SETTLING_SECONDS)
-    heard = await room.heard("gateway:over")
-    assert heard == ["a", "gateway:gap", "transcript:a", "transcript:lost", "gateway:over"]
-    await room.end()
+    harness = await DialInHarness(tmp_path, NEW).start()
+    await harness.prompted()
+    harness.says(text("a"))
+    harness.writes(text("a"), text("lost"))
+    await harness.back("a-result")
+    await harness.filled()
+    await harness.clock.advance(SETTLING_SECONDS)
+    delivered = await harness.delivered("gateway:over")
+    assert delivered == ["a", "gateway:gap", "transcript:a", "transcript:lost", "gateway:over"]
+    await harness.end()
 
 
 async def test_a_lost_result_is_assumed_only_if_no_more_records_arrive(tmp_path: Path) -> None:
-    room = await Room(tmp_path, OLD).start()
-    await room.prompted()
-    room.writes(text("lost"))
-    await room.back("a-piece-of-a-message")
-    await room.filled()
-    room.says(text("goes-on"))
-    await room.heard("goes-on")
-    await room.clock.advance(SETTLING_SECONDS)
-    assert (await room.heard("gateway:back"))[-1] == "gateway:back", "it was no result: the turn is not over"
-    await room.end()
+    harness = await DialInHarness(tmp_path, OLD).start()
+    await harness.prompted()
+    harness.writes(text("lost"))
+    await harness.back("a-piece-of-a-message")
+    await harness.filled()
+    harness.says(text("goes-on"))
+    await harness.delivered("goes-on")
+    await harness.clock.advance(SETTLING_SECONDS)
+    assert (await harness.delivered("gateway:back"))[-1] == "gateway:back", "it was no result: the turn is not over"
+    await harness.end()
 
 
 async def test_a_missing_transcript_fills_nothing(tmp_path: Path) -> None:
-    room = await Room(tmp_path, OLD).start()
-    await room.back("lost")
-    await room.filled()
-    assert await room.heard("gateway:gap") == ["gateway:gap"]
-    await room.end()
+    harness = await DialInHarness(tmp_path, OLD).start()
+    await harness.back("lost")
+    await harness.filled()
+    assert await harness.delivered("gateway:gap") == ["gateway:gap"]
+    await harness.end()
 
 
 # --- the resulting events
@@ -385,10 +392,10 @@ def test_the_agent_cannot_forge_our_markers() -> None:
 
 @pytest.mark.rules("S004-125")
 async def test_variables_are_sent_to_versions_that_use_them_and_rejected_for_others(tmp_path: Path) -> None:
-    room = await Room(tmp_path, OLD).start()
-    await room.agent.set_variables({"TEAM": "blue"})
-    assert room.cli.wire.sent[-1] == b'{"type":"update_environment_variables","variables":{"TEAM":"blue"}}\n'
-    await room.end()
-    newest = ClaudeAgent(room.link, room.sink, room.clock, (2, 1, 325))
+    harness = await DialInHarness(tmp_path, OLD).start()
+    await harness.agent.set_variables({"TEAM": "blue"})
+    assert harness.cli.wire.sent[-1] == b'{"type":"update_environment_variables","variables":{"TEAM":"blue"}}\n'
+    await harness.end()
+    newest = ClaudeAgent(harness.link, harness.sink, harness.clock, (2, 1, 325))
     with pytest.raises(AgentRefused, match=r"2\.1\.325"):
         await newest.set_variables({"TEAM": "blue"})

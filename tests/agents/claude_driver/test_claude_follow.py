@@ -223,7 +223,7 @@ def test_a_long_name_is_cut_and_gets_the_cli_s_hash() -> None:
     assert transcript_path(Path("/c"), "/" + "\0" * 300, SESSION).parent.name.startswith("-" * 200)
 
 
-def test_a_file_is_found_by_its_own_name(tmp_path: Path) -> None:
+def test_a_file_is_found_by_its_name(tmp_path: Path) -> None:
     assert find_transcript(tmp_path, SESSION) is None
     there = tmp_path / "projects" / "whatever" / f"{SESSION}.jsonl"
     there.parent.mkdir(parents=True)
@@ -243,7 +243,7 @@ async def test_a_process_is_ended_with_its_group(tmp_path: Path, sleeper: "subpr
 
 
 @pytest.mark.process
-async def test_another_process_with_the_same_pid_is_left_alone(sleeper: "subprocess.Popen[bytes]") -> None:
+async def test_another_process_with_the_same_pid_is_not_touched(sleeper: "subprocess.Popen[bytes]") -> None:
     await end(child_of(Path("/"), sleeper.pid, "another/1"), SystemClock(), StopTimeouts())
     assert sleeper.poll() is None
 

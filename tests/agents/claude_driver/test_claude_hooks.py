@@ -12,7 +12,7 @@ import httpx2
 import msgspec
 import pytest
 
-from agents.claude_driver.hook_harness import SESSION, HookHarness, decided, house, tool_use
+from agents.claude_driver.hook_harness import SESSION, HookHarness, decided, open_hook_harness, tool_use
 from fairlead.agents.claude.stdio.tool_hooks import deny
 from fairlead.agents.claude.tui import hook_server
 from fairlead.agents.claude.tui.hook_server import EVENTS, HookEndpoint, HookServer, command, settings_json
@@ -41,7 +41,7 @@ class FakeTokens:
         self.valid.pop(session, None)
 
 
-class Held:
+class HeldHandler:
     """A handler that answers when the test provides an answer."""
 
     def __init__(self) -> None:
@@ -72,35 +72,35 @@ def tokens() -> FakeTokens:
 
 
 @pytest.fixture
-def desk(tokens: FakeTokens, clock: ManualClock) -> HookServer:
+def server(tokens: FakeTokens, clock: ManualClock) -> HookServer:
     return HookServer(tokens, "http://127.0.0.1:7433", clock)
 
 
 @pytest.fixture
-def held() -> Held:
-    return Held()
+def held() -> HeldHandler:
+    return HeldHandler()
 
 
 @pytest.fixture
-def post(desk: HookServer, held: Held) -> HookEndpoint:
-    return desk.open(SESSION, {"pre-tool-use": held, "stop": held})
+def endpoint(server: HookServer, held: HeldHandler) -> HookEndpoint:
+    return server.open(SESSION, {"pre-tool-use": held, "stop": held})
 
 
-def take(post: HookEndpoint, key: str = "k", event: str = "pre-tool-use") -> asyncio.Task[bytes]:
-    return asyncio.create_task(post.answer_hook(event, key, tool_use()))
+def take(endpoint: HookEndpoint, key: str = "k", event: str = "pre-tool-use") -> asyncio.Task[bytes]:
+    return asyncio.create_task(endpoint.answer_hook(event, key, tool_use()))
 
 
 # --- settings and environment for the CLI ---------------------------------------------------------------------
 
 
 def test_the_settings_register_a_hook_for_each_handler_and_hold_no_secret(
-    post: HookEndpoint, tokens: FakeTokens
+    endpoint: HookEndpoint, tokens: FakeTokens
 ) -> None:
-    settings = json.loads(post.settings())
+    settings = json.loads(endpoint.settings())
     assert list(settings["hooks"]) == ["PreToolUse", "Stop"]
-    assert tokens.valid[SESSION] not in post.settings()
-    assert post.variables["FAIRLEAD_HOOK_TOKEN"] == tokens.valid[SESSION]
-    assert post.variables["FAIRLEAD_HOOK_URL"] == f"http://127.0.0.1:7433/v1/hooks/{SESSION}"
+    assert tokens.valid[SESSION] not in endpoint.settings()
+    assert endpoint.variables["FAIRLEAD_HOOK_TOKEN"] == tokens.valid[SESSION]
+    assert endpoint.variables["FAIRLEAD_HOOK_URL"] == f"http://127.0.0.1:7433/v1/hooks/{SESSION}"
     own = settings["hooks"]["PreToolUse"][0]
     assert own["matcher"] == "*"
     assert own["hooks"][0]["timeout"] <= 2_147_483, "one more second is no wait at all"
@@ -125,9 +125,9 @@ def test_a_path_with_spaces_and_quotes_is_one_argument(monkeypatch: pytest.Monke
     assert shlex.split(command("stop"))[0] == "/opt/it's here/$(python)"
 
 
-def test_an_unknown_hook_event_raises_value_error(desk: HookServer, held: Held) -> None:
+def test_an_unknown_hook_event_raises_value_error(server: HookServer, held: HeldHandler) -> None:
     with pytest.raises(ValueError, match="no such hooks"):
-        desk.open(SESSION, {"pre-tool": held})
+        server.open(SESSION, {"pre-tool": held})
 
 
 def test_with_tls_the_hooks_get_the_certificate_of_the_gateway(tokens: FakeTokens, tmp_path: Path) -> None:
@@ -135,23 +135,25 @@ def test_with_tls_the_hooks_get_the_certificate_of_the_gateway(tokens: FakeToken
     kinds = agent_kinds(load({"HOME": "/h"}, given).config, {}, SystemClock(), tokens, "https://127.0.0.1:7433")
     server = kinds["claude"]._hooks
     assert server is not None
-    post = server.open(SESSION, {})
-    assert post.variables["FAIRLEAD_HOOK_URL"].startswith("https://127.0.0.1:7433/v1/hooks/")
-    assert post.variables["FAIRLEAD_HOOK_CERT"] == str((TLS / "cert.pem").resolve())
-    assert json.loads(post.settings())["env"]["FAIRLEAD_HOOK_CERT"] == post.variables["FAIRLEAD_HOOK_CERT"]
+    endpoint = server.open(SESSION, {})
+    assert endpoint.variables["FAIRLEAD_HOOK_URL"].startswith("https://127.0.0.1:7433/v1/hooks/")
+    assert endpoint.variables["FAIRLEAD_HOOK_CERT"] == str((TLS / "cert.pem").resolve())
+    assert json.loads(endpoint.settings())["env"]["FAIRLEAD_HOOK_CERT"] == endpoint.variables["FAIRLEAD_HOOK_CERT"]
 
 
 # --- handling ---------------------------------------------------------------------------------------------------
 
 
-async def test_the_answer_of_the_handler_is_the_answer_of_the_hook(post: HookEndpoint, held: Held) -> None:
+async def test_the_answer_of_the_handler_is_the_answer_of_the_hook(endpoint: HookEndpoint, held: HeldHandler) -> None:
     held.answers.put_nowait(deny("no"))
-    assert decided(json.loads(await take(post))) == ("deny", "no")
+    assert decided(json.loads(await take(endpoint))) == ("deny", "no")
     assert held.given == [tool_use()]
 
 
-async def test_a_hook_is_never_decided_by_a_timeout(post: HookEndpoint, held: Held, clock: ManualClock) -> None:
-    waiting = take(post)
+async def test_a_hook_is_never_decided_by_a_timeout(
+    endpoint: HookEndpoint, held: HeldHandler, clock: ManualClock
+) -> None:
+    waiting = take(endpoint)
     await settled()
     await clock.advance(20 * 24 * 3600)
     assert not waiting.done()
@@ -159,23 +161,25 @@ async def test_a_hook_is_never_decided_by_a_timeout(post: HookEndpoint, held: He
     assert await waiting == msgspec.json.encode(ALLOW)
 
 
-async def test_a_hook_that_comes_back_is_handled_once(post: HookEndpoint, held: Held, clock: ManualClock) -> None:
-    first = take(post)
+async def test_a_hook_that_comes_back_is_handled_once(
+    endpoint: HookEndpoint, held: HeldHandler, clock: ManualClock
+) -> None:
+    first = take(endpoint)
     await settled()
     first.cancel()
     await settled()
     await clock.advance(hook_server.GONE_SECONDS - 1)
-    second, third = take(post), take(post)
+    second, third = take(endpoint), take(endpoint)
     await settled()
     await clock.advance(1000)
     held.answers.put_nowait(deny("once"))
     assert await second == await third
-    assert await take(post) == await second, "its answer was lost on the way: it gets it again"
+    assert await take(endpoint) == await second, "its answer was lost on the way: it gets it again"
     assert len(held.given) == 1
 
 
-async def test_another_call_is_handled_separately(post: HookEndpoint, held: Held) -> None:
-    first, second = take(post, "a"), take(post, "b")
+async def test_another_call_is_handled_separately(endpoint: HookEndpoint, held: HeldHandler) -> None:
+    first, second = take(endpoint, "a"), take(endpoint, "b")
     await settled()
     assert len(held.given) == 2
     held.answers.put_nowait(deny("1"))
@@ -183,21 +187,23 @@ async def test_another_call_is_handled_separately(post: HookEndpoint, held: Held
     assert {decided(json.loads(await hook))[1] for hook in (first, second)} == {"1", "2"}
 
 
-async def test_a_hook_that_does_not_come_back_is_cancelled(post: HookEndpoint, held: Held, clock: ManualClock) -> None:
-    waiting = take(post)
+async def test_a_hook_that_does_not_come_back_is_cancelled(
+    endpoint: HookEndpoint, held: HeldHandler, clock: ManualClock
+) -> None:
+    waiting = take(endpoint)
     await settled()
     waiting.cancel()
     await settled()
     await clock.advance(hook_server.GONE_SECONDS)
     assert held.ended == ["cancelled"]
-    assert decided(json.loads(await take(post)))[0] == "deny", "should it come all the same"
+    assert decided(json.loads(await take(endpoint)))[0] == "deny", "should it come all the same"
     assert len(held.given) == 1
 
 
 async def test_a_hook_is_not_cancelled_while_one_request_still_waits(
-    post: HookEndpoint, held: Held, clock: ManualClock
+    endpoint: HookEndpoint, held: HeldHandler, clock: ManualClock
 ) -> None:
-    first, second = take(post), take(post)
+    first, second = take(endpoint), take(endpoint)
     await settled()
     first.cancel()
     await settled()
@@ -209,87 +215,87 @@ async def test_a_hook_is_not_cancelled_while_one_request_still_waits(
 
 @pytest.mark.parametrize(("event", "behavior"), [("pre-tool-use", "deny"), ("stop", "")])
 async def test_a_failing_handler_denies_a_tool_and_answers_other_events_with_nothing(
-    post: HookEndpoint, held: Held, event: str, behavior: str, caplog: pytest.LogCaptureFixture
+    endpoint: HookEndpoint, held: HeldHandler, event: str, behavior: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     held.answers.put_nowait(RuntimeError("broken"))
-    answer = json.loads(await take(post, event=event))
+    answer = json.loads(await take(endpoint, event=event))
     assert (decided(answer)[0] if answer else "") == behavior
     assert "a hook failed" in caplog.text
 
 
-async def test_without_a_handler_tools_are_denied_and_notifications_accepted(desk: HookServer) -> None:
-    post = desk.open(SESSION, {})
-    assert decided(json.loads(await take(post)))[0] == "deny"
-    assert json.loads(await take(post, "n", "notification")) == {}
+async def test_without_a_handler_tools_are_denied_and_notifications_accepted(server: HookServer) -> None:
+    endpoint = server.open(SESSION, {})
+    assert decided(json.loads(await take(endpoint)))[0] == "deny"
+    assert json.loads(await take(endpoint, "n", "notification")) == {}
 
 
-async def test_too_many_concurrent_hooks_are_denied(post: HookEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_concurrent_hooks_are_denied(endpoint: HookEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hook_server, "MOST_OPEN", 2)
-    waiting = [take(post, str(n)) for n in range(2)]
+    waiting = [take(endpoint, str(n)) for n in range(2)]
     await settled()
-    assert decided(json.loads(await take(post, "one more")))[0] == "deny"
-    await post.close("over")
+    assert decided(json.loads(await take(endpoint, "one more")))[0] == "deny"
+    await endpoint.close("over")
     await asyncio.gather(*waiting)
 
 
 async def test_stored_answers_are_bounded_in_bytes(
-    post: HookEndpoint, held: Held, monkeypatch: pytest.MonkeyPatch
+    endpoint: HookEndpoint, held: HeldHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hook_server, "KEPT_BYTES", 5000)
     for number in range(20):
         held.answers.put_nowait(deny("x" * 1000))
-        await take(post, str(number))
-    assert sum(map(len, post._answered.values())) <= 5000
+        await take(endpoint, str(number))
+    assert sum(map(len, endpoint._answered.values())) <= 5000
     held.answers.put_nowait(deny("x" * 100_000))
-    large = await take(post, "large")
-    assert list(post._answered.values()) == [large], "the last one is always kept"
+    large = await take(endpoint, "large")
+    assert list(endpoint._answered.values()) == [large], "the last one is always kept"
 
 
 # --- the agent's end ----------------------------------------------------------------------------------------------
 
 
 async def test_closing_the_endpoint_ends_all_open_hooks(
-    post: HookEndpoint, held: Held, desk: HookServer, tokens: FakeTokens
+    endpoint: HookEndpoint, held: HeldHandler, server: HookServer, tokens: FakeTokens
 ) -> None:
-    tool, stop = take(post, "a"), take(post, "b", "stop")
+    tool, stop = take(endpoint, "a"), take(endpoint, "b", "stop")
     await settled()
-    await post.close("The agent has ended.")
+    await endpoint.close("The agent has ended.")
     assert decided(json.loads(await tool)) == ("deny", "The agent has ended.")
     assert json.loads(await stop) == {}
     assert held.ended == ["cancelled", "cancelled"]
     assert SESSION not in tokens.valid
-    assert decided(json.loads(await take(post, "late")))[0] == "deny"
+    assert decided(json.loads(await take(endpoint, "late")))[0] == "deny"
     with pytest.raises(NotFound):
-        await desk._run(None, hook_server.RunHook(SESSION, "stop", "k", {}))  # type: ignore[arg-type]  # the caller is not used
+        await server._run(None, hook_server.RunHook(SESSION, "stop", "k", {}))  # type: ignore[arg-type]  # the caller is not used
 
 
-async def test_closing_at_once_leaves_nothing_behind(post: HookEndpoint, held: Held) -> None:
-    waiting = take(post)
+async def test_closing_at_once_leaves_nothing_behind(endpoint: HookEndpoint, held: HeldHandler) -> None:
+    waiting = take(endpoint)
     await asyncio.sleep(0)
-    await post.close("over")
+    await endpoint.close("over")
     assert decided(json.loads(await waiting)) == ("deny", "over")
 
 
 async def test_the_end_of_an_agent_leaves_the_next_one_alone(
-    desk: HookServer, post: HookEndpoint, held: Held, tokens: FakeTokens
+    server: HookServer, endpoint: HookEndpoint, held: HeldHandler, tokens: FakeTokens
 ) -> None:
-    second = desk.open(SESSION, {"stop": held})
-    await post.close("over")
+    second = server.open(SESSION, {"stop": held})
+    await endpoint.close("over")
     assert tokens.valid[SESSION] == second.variables["FAIRLEAD_HOOK_TOKEN"]
 
 
 # --- over HTTP ----------------------------------------------------------------------------------------------------
 
 
-def client(house: HookHarness, post: HookEndpoint) -> httpx2.AsyncClient:
-    headers = {"authorization": f"Bearer {post.variables['FAIRLEAD_HOOK_TOKEN']}"}
-    return httpx2.AsyncClient(base_url=f"{house.url}/v1/hooks", headers=headers, trust_env=False, timeout=60)
+def client(harness: HookHarness, endpoint: HookEndpoint) -> httpx2.AsyncClient:
+    headers = {"authorization": f"Bearer {endpoint.variables['FAIRLEAD_HOOK_TOKEN']}"}
+    return httpx2.AsyncClient(base_url=f"{harness.url}/v1/hooks", headers=headers, trust_env=False, timeout=60)
 
 
-async def test_requests_that_are_not_hooks_are_rejected(held: Held) -> None:
-    async with house() as open_house:
-        post = open_house.open({"pre-tool-use": held})
-        async with client(open_house, post) as http:
+async def test_requests_that_are_not_hooks_are_rejected(held: HeldHandler) -> None:
+    async with open_hook_harness() as harness:
+        endpoint = harness.open({"pre-tool-use": held})
+        async with client(harness, endpoint) as http:
             for path, body, status in (
                 (f"{SESSION}/nothing", {}, 404),
                 (f"{SESSION}/pre-tool-use", [], 400),
@@ -299,26 +305,26 @@ async def test_requests_that_are_not_hooks_are_rejected(held: Held) -> None:
             ):
                 assert (await http.post(path, json=body)).status_code == status, path
         assert held.given == []
-        await post.close("over")
+        await endpoint.close("over")
 
 
-async def test_the_same_call_id_with_another_input_is_handled_separately(held: Held) -> None:
+async def test_the_same_call_id_with_another_input_is_handled_separately(held: HeldHandler) -> None:
     """Otherwise the id of an allowed call would allow any other call."""
-    async with house() as open_house:
-        post = open_house.open({"pre-tool-use": held})
-        async with client(open_house, post) as http:
+    async with open_hook_harness() as harness:
+        endpoint = harness.open({"pre-tool-use": held})
+        async with client(harness, endpoint) as http:
             for command_line, word in (("ls", "fine"), ("rm -rf /", "never")):
                 held.answers.put_nowait(deny(word))
                 body = tool_use("toolu_1", command=command_line)
                 answer = await http.post(f"{SESSION}/pre-tool-use", json=body)
                 assert decided(answer.json())[1] == word
-        await post.close("over")
+        await endpoint.close("over")
 
 
-async def test_a_connection_that_breaks_is_noticed(held: Held, clock: ManualClock) -> None:
-    async with house(clock) as open_house:
-        post = open_house.open({"pre-tool-use": held})
-        async with client(open_house, post) as http:
+async def test_a_connection_that_breaks_is_noticed(held: HeldHandler, clock: ManualClock) -> None:
+    async with open_hook_harness(clock) as harness:
+        endpoint = harness.open({"pre-tool-use": held})
+        async with client(harness, endpoint) as http:
             asking = asyncio.create_task(http.post(f"{SESSION}/pre-tool-use", json=tool_use()))
             while not held.given:
                 await asyncio.sleep(0.01)
@@ -328,17 +334,17 @@ async def test_a_connection_that_breaks_is_noticed(held: Held, clock: ManualCloc
             await asyncio.sleep(0.01)
         await clock.advance(hook_server.GONE_SECONDS)
         assert held.ended == ["cancelled"]
-        await post.close("over")
+        await endpoint.close("over")
 
 
-async def test_a_stopping_server_releases_waiting_hooks(held: Held) -> None:
-    async with house() as open_house:
-        post = open_house.open({"pre-tool-use": held})
-        async with client(open_house, post) as http:
+async def test_a_stopping_server_releases_waiting_hooks(held: HeldHandler) -> None:
+    async with open_hook_harness() as harness:
+        endpoint = harness.open({"pre-tool-use": held})
+        async with client(harness, endpoint) as http:
             asking = asyncio.create_task(http.post(f"{SESSION}/pre-tool-use", json=tool_use()))
             while not held.given:
                 await asyncio.sleep(0.01)
-            await open_house.stop()
+            await harness.stop()
             answer = await asking
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "stopping")
-        await post.close("over")
+        await endpoint.close("over")

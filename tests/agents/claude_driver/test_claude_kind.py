@@ -36,7 +36,7 @@ def new_session() -> SessionId:
     return SessionId(str(uuid.uuid4()))
 
 
-class Bench:
+class KindHarness:
     """A working folder with its own demo agent."""
 
     def __init__(self, tmp_path: Path) -> None:
@@ -81,131 +81,131 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def harness(tmp_path: Path) -> KindHarness:
+    return KindHarness(tmp_path)
 
 
-async def test_a_turn_from_start_to_end(bench: Bench) -> None:
-    agent = await bench.launch()
-    kind: AgentKind = bench.kind
-    assert kind.name == bench.child.agent == "demo"
-    assert bench.sink.story[0][0] == "started"
-    assert (bench.child.pid, bench.child.session, bench.child.agent_session) == (
+async def test_a_turn_from_start_to_end(harness: KindHarness) -> None:
+    agent = await harness.launch()
+    kind: AgentKind = harness.kind
+    assert kind.name == harness.child.agent == "demo"
+    assert harness.sink.story[0][0] == "started"
+    assert (harness.child.pid, harness.child.session, harness.child.agent_session) == (
         agent.pid,
-        bench.session,
-        bench.session,
+        harness.session,
+        harness.session,
     )
-    assert start_mark(agent.pid) == bench.child.started
-    result = await bench.turn(agent, "SCRIPT:text hello")
+    assert start_mark(agent.pid) == harness.child.started
+    result = await harness.turn(agent, "SCRIPT:text hello")
     assert result["subtype"] == "success"
     assert "hello" in result["result"]
-    assert bench.transcript.exists()
-    assert any(b'"stream_event"' in raw for raw in bench.sink.raws)
+    assert harness.transcript.exists()
+    assert any(b'"stream_event"' in raw for raw in harness.sink.raws)
     ended = await agent.stop("done")
     assert ended.code == 0
-    await bench.sink.until(lambda: bench.sink.all("exited"))
-    assert bench.sink.story[-1] == ("exited", ended)
+    await harness.sink.until(lambda: harness.sink.all("exited"))
+    assert harness.sink.story[-1] == ("exited", ended)
     assert start_mark(agent.pid) == ""
     with pytest.raises(AgentNotRunning):
-        await bench.prompt(agent, "late")
+        await harness.prompt(agent, "late")
 
 
-async def test_info_of_the_demo_agent(bench: Bench) -> None:
-    info = await bench.kind.info()
+async def test_info_of_the_demo_agent(harness: KindHarness) -> None:
+    info = await harness.kind.info()
     assert (info.name, info.path, info.problem) == ("demo", sys.executable, "")
     assert info.ways == {"stdio": "yes"}
     assert info.version
 
 
-async def test_the_policy_is_asked_before_the_tool_and_a_deny_holds(bench: Bench) -> None:
-    bench.sink.verdict = Verdict(Behavior.DENY, "not in this house")
-    agent = await bench.launch()
-    await bench.turn(agent, "SCRIPT:bash touch made.txt")
-    assert [check.tool for check in bench.sink.all("check")] == ["Bash"]
-    assert not (bench.cwd / "made.txt").exists()
-    assert any(b"not in this house" in raw for raw in bench.sink.raws)
+async def test_the_policy_is_asked_before_the_tool_and_a_deny_holds(harness: KindHarness) -> None:
+    harness.sink.verdict = Verdict(Behavior.DENY, "not in this house")
+    agent = await harness.launch()
+    await harness.turn(agent, "SCRIPT:bash touch made.txt")
+    assert [check.tool for check in harness.sink.all("check")] == ["Bash"]
+    assert not (harness.cwd / "made.txt").exists()
+    assert any(b"not in this house" in raw for raw in harness.sink.raws)
     await agent.stop("done")
 
 
 @pytest.mark.parametrize("decision", [Decision("allow"), Decision("deny", "no")])
-async def test_a_person_decides(decision: Decision, bench: Bench) -> None:
-    bench.sink.verdict = Verdict(Behavior.ASK, "ask")
-    agent = await bench.launch()
-    await bench.prompt(agent, "SCRIPT:bash touch made.txt")
-    await bench.sink.until(lambda: bench.sink.all("asked"))
-    assert not (bench.cwd / "made.txt").exists()
-    await agent.answer(bench.sink.all("asked")[0].request, decision)
-    await bench.result()
-    assert (bench.cwd / "made.txt").exists() is (decision.behavior == "allow")
+async def test_a_person_decides(decision: Decision, harness: KindHarness) -> None:
+    harness.sink.verdict = Verdict(Behavior.ASK, "ask")
+    agent = await harness.launch()
+    await harness.prompt(agent, "SCRIPT:bash touch made.txt")
+    await harness.sink.until(lambda: harness.sink.all("asked"))
+    assert not (harness.cwd / "made.txt").exists()
+    await agent.answer(harness.sink.all("asked")[0].request, decision)
+    await harness.result()
+    assert (harness.cwd / "made.txt").exists() is (decision.behavior == "allow")
     await agent.stop("done")
 
 
-async def test_an_interrupt_ends_the_turn_and_the_agent_goes_on(bench: Bench) -> None:
-    agent = await bench.launch()
-    await bench.prompt(agent, "SCRIPT:slow")
-    await bench.sink.record_with(b"text_delta")
+async def test_an_interrupt_ends_the_turn_and_the_agent_goes_on(harness: KindHarness) -> None:
+    agent = await harness.launch()
+    await harness.prompt(agent, "SCRIPT:slow")
+    await harness.sink.record_with(b"text_delta")
     await agent.interrupt()
-    await bench.result()
-    assert (await bench.turn(agent, "SCRIPT:text again"))["subtype"] == "success"
+    await harness.result()
+    assert (await harness.turn(agent, "SCRIPT:text again"))["subtype"] == "success"
     await agent.stop("done")
 
 
-async def test_a_crash_is_reported_once_with_its_stderr_and_the_session_resumes(bench: Bench) -> None:
-    agent = await bench.launch()
-    await bench.turn(agent, "SCRIPT:text before")
-    await bench.prompt(agent, "SCRIPT:crash")
-    await bench.sink.until(lambda: bench.sink.all("exited"))
-    (ended,) = bench.sink.all("exited")
+async def test_a_crash_is_reported_once_with_its_stderr_and_the_session_resumes(harness: KindHarness) -> None:
+    agent = await harness.launch()
+    await harness.turn(agent, "SCRIPT:text before")
+    await harness.prompt(agent, "SCRIPT:crash")
+    await harness.sink.until(lambda: harness.sink.all("exited"))
+    (ended,) = harness.sink.all("exited")
     assert ended.code == 1
     assert "crashed" in ended.stderr
     with pytest.raises(AgentNotRunning):
         await agent.interrupt()
-    again = await bench.launch(resume=bench.session)
-    result = await bench.turn(again, "SCRIPT:text after")
-    assert result["session_id"] == bench.session
+    again = await harness.launch(resume=harness.session)
+    result = await harness.turn(again, "SCRIPT:text after")
+    assert result["session_id"] == harness.session
     forked = new_session()
-    fork = await bench.launch(session=forked, resume=bench.session, fork=True)
-    assert (await bench.turn(fork, "SCRIPT:text fork"))["session_id"] == forked
+    fork = await harness.launch(session=forked, resume=harness.session, fork=True)
+    assert (await harness.turn(fork, "SCRIPT:text fork"))["session_id"] == forked
     await asyncio.gather(again.stop("done"), fork.stop("done"))
 
 
-async def test_a_process_killed_from_outside_is_reported_with_its_signal(bench: Bench) -> None:
-    agent = await bench.launch()
+async def test_a_process_killed_from_outside_is_reported_with_its_signal(harness: KindHarness) -> None:
+    agent = await harness.launch()
     os.kill(agent.pid, signal.SIGKILL)
-    await bench.sink.until(lambda: bench.sink.all("exited"))
-    assert bench.sink.all("exited")[0].signal == signal.SIGKILL
+    await harness.sink.until(lambda: harness.sink.all("exited"))
+    assert harness.sink.all("exited")[0].signal == signal.SIGKILL
 
 
-async def test_resuming_a_conversation_without_a_transcript_starts_nothing(bench: Bench) -> None:
+async def test_resuming_a_conversation_without_a_transcript_starts_nothing(harness: KindHarness) -> None:
     with pytest.raises(AgentNotRunning, match="No conversation found"):
-        await bench.launch(resume=str(uuid.uuid4()))
-    assert bench.sink.story == []
+        await harness.launch(resume=str(uuid.uuid4()))
+    assert harness.sink.story == []
 
 
-async def test_a_missing_conversation_is_reported_with_the_error_of_the_agent(bench: Bench) -> None:
-    agent = await bench.launch()
+async def test_a_missing_conversation_is_reported_with_the_error_of_the_agent(harness: KindHarness) -> None:
+    agent = await harness.launch()
     await agent.stop("only to learn where the file is")
-    elsewhere = bench.transcript.parent.parent / "-another-folder"
+    elsewhere = harness.transcript.parent.parent / "-another-folder"
     elsewhere.mkdir(parents=True)
     conversation = str(uuid.uuid4())
     (elsewhere / f"{conversation}.jsonl").write_text("{}\n")
-    await bench.sink.until(lambda: bench.sink.all("exited"))
-    bench.sink.story.clear()
+    await harness.sink.until(lambda: harness.sink.all("exited"))
+    harness.sink.story.clear()
     with pytest.raises(AgentNotRunning, match="No conversation found"):
-        await bench.launch(resume=conversation)
-    assert [kind for kind, _ in bench.sink.story if kind != "record"] == ["started", "exited"]
+        await harness.launch(resume=conversation)
+    assert [kind for kind, _ in harness.sink.story if kind != "record"] == ["started", "exited"]
 
 
-async def test_a_session_whose_file_cannot_be_resumed_gets_another_conversation(bench: Bench) -> None:
+async def test_a_session_whose_file_cannot_be_resumed_gets_another_conversation(harness: KindHarness) -> None:
     """2.1.37, killed at its first output, leaves a file that it can neither resume nor reuse."""
-    agent = await bench.launch()
+    agent = await harness.launch()
     await agent.stop("only to learn where the file is")
-    left = bench.transcript
+    left = harness.transcript
     left.parent.mkdir(parents=True, exist_ok=True)
     left.write_text('{"type":"queue-operation","operation":"enqueue"}\n')
-    again = await bench.launch()
-    assert bench.child.agent_session != bench.session
-    assert (await bench.turn(again, "SCRIPT:text x"))["session_id"] == bench.child.agent_session
+    again = await harness.launch()
+    assert harness.child.agent_session != harness.session
+    assert (await harness.turn(again, "SCRIPT:text x"))["session_id"] == harness.child.agent_session
     await again.stop("done")
 
 
@@ -217,40 +217,40 @@ async def test_a_session_whose_file_cannot_be_resumed_gets_another_conversation(
         ({"resume": "../../etc"}, BadRequest),
     ],
 )
-async def test_a_bad_setting_starts_nothing(more: dict[str, Any], error: type[Exception], bench: Bench) -> None:
+async def test_a_bad_setting_starts_nothing(more: dict[str, Any], error: type[Exception], harness: KindHarness) -> None:
     with pytest.raises(error):
-        await bench.launch(**more)
-    assert bench.sink.story == []
+        await harness.launch(**more)
+    assert harness.sink.story == []
 
 
-async def test_a_missing_folder_is_named_in_the_error(bench: Bench) -> None:
-    bench.cwd.rmdir()
+async def test_a_missing_folder_is_named_in_the_error(harness: KindHarness) -> None:
+    harness.cwd.rmdir()
     with pytest.raises(BadRequest, match="work"):
-        await bench.launch()
+        await harness.launch()
 
 
-async def test_a_process_that_cannot_be_recorded_is_ended_without_events(bench: Bench) -> None:
+async def test_a_process_that_cannot_be_recorded_is_ended_without_events(harness: KindHarness) -> None:
     seen: list[ProcessInfo] = []
 
     async def refuse(child: ProcessInfo) -> None:
         seen.append(child)
         raise OSError("disk full")
 
-    bench.sink.started = refuse  # type: ignore[method-assign]  # the store's side fails
+    harness.sink.started = refuse  # type: ignore[method-assign]  # the store's side fails
     with pytest.raises(OSError, match="disk full"):
-        await bench.launch()
+        await harness.launch()
     assert start_mark(seen[0].pid) == ""
-    assert bench.sink.story == []
+    assert harness.sink.story == []
 
 
-async def test_a_process_that_outlived_its_gateway_is_followed_to_its_end(bench: Bench) -> None:
+async def test_a_process_that_outlived_its_gateway_is_followed_to_its_end(harness: KindHarness) -> None:
     """The gateway is gone (its pipes close); the agent finishes its turn and writes it to the transcript."""
-    agent = await bench.launch()
-    await bench.turn(agent, "SCRIPT:text before")
-    message = await bench.prompt(agent, "SCRIPT:slowtool 1")
-    await bench.sink.until(lambda: len(bench.sink.all("check")) == 1)
+    agent = await harness.launch()
+    await harness.turn(agent, "SCRIPT:text before")
+    message = await harness.prompt(agent, "SCRIPT:slowtool 1")
+    await harness.sink.until(lambda: len(harness.sink.all("check")) == 1)
     later = MemorySink()
-    following = asyncio.create_task(bench.kind.follow(bench.child, later, message))
+    following = asyncio.create_task(harness.kind.follow(harness.child, later, message))
     await asyncio.gather(agent.stop("as a dying gateway would"), asyncio.wait_for(following, 300))
     rows = [json.loads(raw) for raw in later.raws]
     assert not any("before" in json.dumps(row) for row in rows)
@@ -259,32 +259,32 @@ async def test_a_process_that_outlived_its_gateway_is_followed_to_its_end(bench:
     assert later.story[-1][0] == "exited"
 
 
-async def test_a_process_that_outlived_its_gateway_can_be_ended(bench: Bench) -> None:
-    agent = await bench.launch()
-    await bench.kind.end(bench.child)
-    await bench.sink.until(lambda: bench.sink.all("exited"))
+async def test_a_process_that_outlived_its_gateway_can_be_ended(harness: KindHarness) -> None:
+    agent = await harness.launch()
+    await harness.kind.end(harness.child)
+    await harness.sink.until(lambda: harness.sink.all("exited"))
     assert start_mark(agent.pid) == ""
 
 
-async def test_a_forgotten_session_leaves_no_file(bench: Bench) -> None:
-    agent = await bench.launch()
-    await bench.turn(agent, "SCRIPT:text x")
+async def test_a_forgotten_session_leaves_no_file(harness: KindHarness) -> None:
+    agent = await harness.launch()
+    await harness.turn(agent, "SCRIPT:text x")
     await agent.stop("done")
-    subagents = bench.transcript.with_suffix("") / "subagents"
+    subagents = harness.transcript.with_suffix("") / "subagents"
     subagents.mkdir(parents=True)
-    neighbour = bench.transcript.with_name("other.jsonl")
+    neighbour = harness.transcript.with_name("other.jsonl")
     neighbour.touch()
     for bad in ("..", "", "*"):
-        await bench.kind.forget(bad, str(bench.cwd))
-    assert bench.transcript.exists()
-    elsewhere = bench.transcript.parent.with_name("elsewhere")
+        await harness.kind.forget(bad, str(harness.cwd))
+    assert harness.transcript.exists()
+    elsewhere = harness.transcript.parent.with_name("elsewhere")
     elsewhere.mkdir()
-    moved = bench.transcript.rename(elsewhere / bench.transcript.name)
-    await bench.kind.forget(bench.session, str(bench.cwd))
+    moved = harness.transcript.rename(elsewhere / harness.transcript.name)
+    await harness.kind.forget(harness.session, str(harness.cwd))
     assert not moved.exists()
-    bench.transcript.write_text("again")
-    await bench.kind.forget(bench.session, str(bench.cwd))
-    assert not bench.transcript.exists()
+    harness.transcript.write_text("again")
+    await harness.kind.forget(harness.session, str(harness.cwd))
+    assert not harness.transcript.exists()
     assert not subagents.exists()
     assert neighbour.exists()
 

@@ -89,11 +89,11 @@ async def test_the_version_is_probed_once_until_the_file_changes(tmp_path: Path)
     path = program(tmp_path, f"echo x >> {count}; echo 2.1.37")
     prober = VersionProbe(SystemClock())
     env = {"PATH": os.defpath}
-    assert (await prober.ask([str(path)], env)).version == (2, 1, 37)
+    assert await prober.ask([str(path)], env) == (2, 1, 37)
     await prober.ask([str(path)], env)
     assert count.read_text() == "x\n"
     program(tmp_path, f"echo x >> {count}; echo 2.1.325 ")
-    assert (await prober.ask([str(path)], env)).version == (2, 1, 325)
+    assert await prober.ask([str(path)], env) == (2, 1, 325)
     with pytest.raises(AgentMissing, match="cannot be started"):
         await prober.ask([str(tmp_path / "gone")], env)
     broken = tmp_path / "broken"

@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from e2e.gateway_harness import GatewayHarness, Line, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, Line, open_gateway, settings
 from fairlead.wiring import running
 
 pytestmark = pytest.mark.process
@@ -28,7 +28,7 @@ def options() -> Line:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, options: Line) -> AsyncIterator[GatewayHarness]:
+async def harness(tmp_path: Path, options: Line) -> AsyncIterator[GatewayHarness]:
     """Run a gateway whose CLI program only prints a version: the test plays the CLI."""
     program = tmp_path / "claude"
     program.write_text(f"#!/bin/sh\necho '{VERSION} (Claude Code)'\n")
@@ -36,8 +36,8 @@ async def desk(tmp_path: Path, options: Line) -> AsyncIterator[GatewayHarness]:
     work = tmp_path / "work"
     work.mkdir()
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(program), **options)
-    async with at_desk(config, {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, work) as sitting:
-        yield sitting
+    async with open_gateway(config, {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, work) as opened:
+        yield opened
 
 
 class Cli:
@@ -68,7 +68,7 @@ class Cli:
         with contextlib.suppress(ConnectionClosed):
             await self.socket.wait_closed()
 
-    async def hear(self) -> Line:
+    async def receive(self) -> Line:
         """Return the next line of the gateway. Frames end with exactly one newline."""
         frame = str(await self.socket.recv())
         assert frame.endswith("\n") and frame.count("\n") == 1
@@ -80,7 +80,7 @@ class Cli:
         await self.socket.send("".join(json.dumps(message) + "\n" for message in messages))
 
     async def start(self) -> None:
-        asked = await self.hear()
+        asked = await self.receive()
         assert asked["request"]["subtype"] == "initialize"
         await self.say(
             {"type": "control_response", "response": {"subtype": "success", "request_id": asked["request_id"]}}
@@ -91,9 +91,9 @@ class Cli:
         await self.socket.send("".join(json.dumps(m) + "\n" for m in self.sent if m.get("uuid")))
 
 
-async def invited(desk: GatewayHarness, context: ssl.SSLContext | None = None) -> Cli:
-    await desk.open()
-    invitation: Line = (await desk.http.post(f"/v1/sessions/{desk.session}/dial-in")).json()
+async def invited(harness: GatewayHarness, context: ssl.SSLContext | None = None) -> Cli:
+    await harness.open()
+    invitation: Line = (await harness.http.post(f"/v1/sessions/{harness.session}/dial-in")).json()
     return Cli(invitation["url"], invitation["token"], context)
 
 
@@ -112,68 +112,68 @@ def result(session: str) -> Line:
     return {"type": "result", "uuid": "u-result", "session_id": session, **ended}
 
 
-def turn(desk: GatewayHarness, count: int) -> list[Line]:
-    messages = [message(f"u-{number}", desk.session) for number in range(count)]
-    return [init(desk.session), *messages, result(desk.session)]
+def turn(harness: GatewayHarness, count: int) -> list[Line]:
+    messages = [message(f"u-{number}", harness.session) for number in range(count)]
+    return [init(harness.session), *messages, result(harness.session)]
 
 
-async def prompted(desk: GatewayHarness, cli: Cli) -> str:
+async def prompted(harness: GatewayHarness, cli: Cli) -> str:
     await cli.start()
-    name = await desk.send("go")
-    assert (await cli.hear())["uuid"] == name
+    name = await harness.send("go")
+    assert (await cli.receive())["uuid"] == name
     return name
 
 
 @pytest.mark.rules("S004-278", "S004-279")
 @pytest.mark.parametrize("cut", range(7))
-async def test_a_cut_after_any_message_loses_and_repeats_nothing(desk: GatewayHarness, cut: int) -> None:
-    cli = await (await invited(desk)).come()
-    name = await prompted(desk, cli)
-    story = turn(desk, 4)
+async def test_a_cut_after_any_message_loses_and_repeats_nothing(harness: GatewayHarness, cut: int) -> None:
+    cli = await (await invited(harness)).come()
+    name = await prompted(harness, cli)
+    story = turn(harness, 4)
     await cli.say(*story[:cut])
     await cli.drop()
     cli.sent = list(story)
     await cli.come(story[-1]["uuid"])
     await cli.replay()
-    assert (await desk.until("turn.ended"))["status"] == "completed"
-    assert desk.texts() == [f"u-{number}" for number in range(4)]
-    assert [line["message"] for line in desk.all("user.message")] == [name]
-    assert len(desk.all("turn.ended")) == len(desk.all("agent.ready")) == len(desk.all("agent.started")) == 1
-    await desk.raw()
+    assert (await harness.until("turn.ended"))["status"] == "completed"
+    assert harness.texts() == [f"u-{number}" for number in range(4)]
+    assert [line["message"] for line in harness.all("user.message")] == [name]
+    assert len(harness.all("turn.ended")) == len(harness.all("agent.ready")) == len(harness.all("agent.started")) == 1
+    await harness.raw()
 
 
 @pytest.mark.rules("S004-278", "S004-306")
 async def test_only_a_prompt_that_was_lost_in_the_drop_is_sent_again(
-    desk: GatewayHarness,
+    harness: GatewayHarness,
 ) -> None:
-    cli = await (await invited(desk)).come()
-    await prompted(desk, cli)
-    await cli.say(init(desk.session), result(desk.session))
-    await desk.until("turn.ended")
+    cli = await (await invited(harness)).come()
+    await prompted(harness, cli)
+    await cli.say(init(harness.session), result(harness.session))
+    await harness.until("turn.ended")
     await cli.drop()
-    second = await desk.send("two")
+    second = await harness.send("two")
     await cli.come("u-result")
     # The first prompt was followed by a ping, and its answer came before the CLI's later messages.
-    assert (await cli.hear())["uuid"] == second
+    assert (await cli.receive())["uuid"] == second
 
 
 @pytest.mark.rules("S004-290")
-async def test_a_repeated_post_takes_effect_once(desk: GatewayHarness) -> None:
-    cli = await (await invited(desk)).come()
-    await prompted(desk, cli)
-    url = f"{desk.gateway.url}/v1/cli/session/{desk.session}/events"
+async def test_a_repeated_post_takes_effect_once(harness: GatewayHarness) -> None:
+    cli = await (await invited(harness)).come()
+    await prompted(harness, cli)
+    url = f"{harness.gateway.url}/v1/cli/session/{harness.session}/events"
     asked = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "rm x"}, "tool_use_id": "t1"}
     request = {"type": "control_request", "request_id": "r1", "request": asked}
     async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {cli.token}"}) as poster:
-        for events in ([init(desk.session), message("u-0", desk.session)], [request], [result(desk.session)]):
+        for events in ([init(harness.session), message("u-0", harness.session)], [request], [result(harness.session)]):
             for _ in range(3):
                 answer = await poster.post(url, content=json.dumps({"events": events}, indent=1))
                 assert (answer.status_code, answer.json()) == (200, {})
         for bad in (b"", b"{", b'{"events":1}'):
             assert (await poster.post(url, content=bad)).status_code == 400
-    await desk.until("turn.ended")
-    assert (desk.texts(), len(desk.all("permission.asked")), len(desk.all("turn.ended"))) == (["u-0"], 1, 1)
-    await desk.raw()
+    await harness.until("turn.ended")
+    assert (harness.texts(), len(harness.all("permission.asked")), len(harness.all("turn.ended"))) == (["u-0"], 1, 1)
+    await harness.raw()
 
 
 @pytest.mark.rules("S004-005")
@@ -194,45 +194,45 @@ async def test_the_cli_dials_in_over_tls(tmp_path: Path, options: Line) -> None:
             cli = await Cli(invitation["url"], invitation["token"], trusting).come()
             await cli.start()
             await http.post(f"/v1/sessions/{session}/messages", json={"text": "go"})
-            assert (await cli.hear())["type"] == "user"
+            assert (await cli.receive())["type"] == "user"
 
 
-async def test_the_token_is_valid_only_for_this_door_and_until_the_agent_ends(desk: GatewayHarness) -> None:
-    cli = await invited(desk)
-    for wrong in ("", "Bearer", "Bearer wrong", f"Bearer {desk.gateway.token}"):
+async def test_the_token_is_valid_only_for_this_door_and_until_the_agent_ends(harness: GatewayHarness) -> None:
+    cli = await invited(harness)
+    for wrong in ("", "Bearer", "Bearer wrong", f"Bearer {harness.gateway.token}"):
         with pytest.raises(InvalidStatus) as refused:
             await connect(cli.url, additional_headers={"Authorization": wrong} if wrong else {})
-        assert refused.value.response.status_code == (403 if desk.gateway.token in wrong else 401)
+        assert refused.value.response.status_code == (403 if harness.gateway.token in wrong else 401)
     async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {cli.token}"}) as thief:
-        assert (await thief.get(f"{desk.gateway.url}/v1/sessions")).status_code == 401
+        assert (await thief.get(f"{harness.gateway.url}/v1/sessions")).status_code == 401
     await cli.come()
     await cli.start()
-    await desk.until("agent.started")
-    await desk.do("close")
-    await desk.until("agent.exited")
+    await harness.until("agent.started")
+    await harness.do("close")
+    await harness.until("agent.exited")
     with pytest.raises(ConnectionClosed) as closed:
-        await cli.hear()
+        await cli.receive()
     assert closed.value.rcvd is not None and closed.value.rcvd.code == 4001
     with pytest.raises(InvalidStatus) as refused:
         await cli.come()
     assert refused.value.response.status_code == 401
 
 
-async def test_a_foreign_origin_is_refused_even_with_the_token(desk: GatewayHarness) -> None:
-    cli = await invited(desk)
+async def test_a_foreign_origin_is_refused_even_with_the_token(harness: GatewayHarness) -> None:
+    cli = await invited(harness)
     with pytest.raises(InvalidStatus) as refused:
         await cli.come(Origin="http://evil.example")
     assert refused.value.response.status_code == 403
 
 
-async def test_invalid_data_on_the_socket_is_stored_and_harmless(desk: GatewayHarness) -> None:
-    cli = await (await invited(desk)).come()
-    await prompted(desk, cli)
+async def test_invalid_data_on_the_socket_is_stored_and_harmless(harness: GatewayHarness) -> None:
+    cli = await (await invited(harness)).come()
+    await prompted(harness, cli)
     await cli.socket.send('\n\nnot json\n{"type":"of tomorrow","uuid":"u-t"}\n')
     await cli.socket.send(b"\x00\xff\n")
     await cli.socket.send("")
-    await cli.say(*turn(desk, 1))
-    assert (await desk.until("turn.ended"))["status"] == "completed"
-    assert desk.texts() == ["u-0"]
-    kept: list[Any] = [line.get("record") for line in desk.all("record") if line.get("known") is False]
+    await cli.say(*turn(harness, 1))
+    assert (await harness.until("turn.ended"))["status"] == "completed"
+    assert harness.texts() == ["u-0"]
+    kept: list[Any] = [line.get("record") for line in harness.all("record") if line.get("known") is False]
     assert kept == ["garbage", "of tomorrow", "garbage"]

@@ -22,7 +22,7 @@ MIDDLE: Version = (2, 1, 120)
 CALL = "toolu_1"
 
 
-class Side:
+class SubagentHarness:
     """A CLI with one subagent: its transcript rows and its wire messages."""
 
     def __init__(self, folder: Path, version: Version = OLD) -> None:
@@ -88,97 +88,97 @@ def finished(text: str) -> Row:
 
 
 async def test_texts_come_before_the_call_that_follows_them_and_the_last_before_the_result(tmp_path: Path) -> None:
-    side = Side(tmp_path)
-    task, first, call, last = side.asked(), side.says("I look."), side.calls("toolu_2"), side.says("Found.")
-    side.writes(task)
-    assert await side.sent(on_wire(task)) == []
-    side.writes(first, call)
-    assert await side.sent(on_wire(call)) == ["I look."]
-    side.writes(last)
-    assert await side.sent(finished("Found.")) == ["Found."]
-    assert await side.sent(finished("Found.")) == [], "once"
+    harness = SubagentHarness(tmp_path)
+    task, first, call, last = harness.asked(), harness.says("I look."), harness.calls("toolu_2"), harness.says("Found.")
+    harness.writes(task)
+    assert await harness.sent(on_wire(task)) == []
+    harness.writes(first, call)
+    assert await harness.sent(on_wire(call)) == ["I look."]
+    harness.writes(last)
+    assert await harness.sent(finished("Found.")) == ["Found."]
+    assert await harness.sent(finished("Found.")) == [], "once"
 
 
 async def test_an_unwritten_row_is_waited_for(tmp_path: Path) -> None:
-    side = Side(tmp_path)
-    task, last = side.asked(), side.says("Found.")
-    waiting = asyncio.create_task(side.sent(on_wire(task)))
+    harness = SubagentHarness(tmp_path)
+    task, last = harness.asked(), harness.says("Found.")
+    waiting = asyncio.create_task(harness.sent(on_wire(task)))
     await settled()
-    side.writes(task)
+    harness.writes(task)
     assert await waiting == []
-    waiting = asyncio.create_task(side.sent(finished("Found.")))
+    waiting = asyncio.create_task(harness.sent(finished("Found.")))
     await settled()
-    side.writes(last)
+    harness.writes(last)
     assert await waiting == ["Found."]
 
 
 async def test_rows_written_out_of_order_are_delivered_in_order(tmp_path: Path) -> None:
     """Measured with 2.1.37 on a busy machine."""
-    side = Side(tmp_path)
-    task, first, call = side.asked(), side.says("I look."), side.calls("toolu_2")
-    side.writes(first, call, task)
-    assert await side.sent(on_wire(task)) == []
-    assert await side.sent(on_wire(call)) == ["I look."]
+    harness = SubagentHarness(tmp_path)
+    task, first, call = harness.asked(), harness.says("I look."), harness.calls("toolu_2")
+    harness.writes(first, call, task)
+    assert await harness.sent(on_wire(task)) == []
+    assert await harness.sent(on_wire(call)) == ["I look."]
 
 
 async def test_a_missing_file_is_waited_for_once(tmp_path: Path) -> None:
-    side = Side(tmp_path)
-    task, call = side.asked(), side.calls("toolu_2")
-    assert await side.sent(on_wire(task)) == []
-    assert side.clock.monotonic() >= LAG_SECONDS
-    waited = side.clock.monotonic()
-    assert await side.files.before(json.dumps(on_wire(call), separators=(",", ":")).encode()) == []
-    assert side.clock.monotonic() == waited
+    harness = SubagentHarness(tmp_path)
+    task, call = harness.asked(), harness.calls("toolu_2")
+    assert await harness.sent(on_wire(task)) == []
+    assert harness.clock.monotonic() >= LAG_SECONDS
+    waited = harness.clock.monotonic()
+    assert await harness.files.before(json.dumps(on_wire(call), separators=(",", ":")).encode()) == []
+    assert harness.clock.monotonic() == waited
 
 
 async def test_rows_of_an_earlier_process_are_not_delivered_again(tmp_path: Path) -> None:
-    side = Side(tmp_path)
-    side.writes(side.asked(), side.says("Long ago."))
-    side.open()
-    again, last = side.asked(), side.says("Now.")
-    side.writes(again, last)
-    assert await side.sent(on_wire(again)) == []
-    assert await side.sent(finished("Now.")) == ["Now."]
+    harness = SubagentHarness(tmp_path)
+    harness.writes(harness.asked(), harness.says("Long ago."))
+    harness.open()
+    again, last = harness.asked(), harness.says("Now.")
+    harness.writes(again, last)
+    assert await harness.sent(on_wire(again)) == []
+    assert await harness.sent(finished("Now.")) == ["Now."]
 
 
 async def test_a_version_that_sends_the_texts_itself_waits_for_no_file(tmp_path: Path) -> None:
-    side = Side(tmp_path, MIDDLE)
-    task = side.asked()
-    side.writes(task, side.says("I look."))
+    harness = SubagentHarness(tmp_path, MIDDLE)
+    task = harness.asked()
+    harness.writes(task, harness.says("I look."))
     raw = json.dumps(on_wire(task), separators=(",", ":")).encode()
-    assert await side.files.before(raw) == []
-    assert await side.files.before(json.dumps(finished("I look."), separators=(",", ":")).encode()) == []
+    assert await harness.files.before(raw) == []
+    assert await harness.files.before(json.dumps(finished("I look."), separators=(",", ":")).encode()) == []
 
 
 async def test_a_background_subagent_is_delivered_as_it_writes_and_its_last_text_before_its_end(tmp_path: Path) -> None:
-    side = Side(tmp_path, MIDDLE)
-    side.writes(side.asked())
-    assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
-    side.writes(side.says("I look."))
+    harness = SubagentHarness(tmp_path, MIDDLE)
+    harness.writes(harness.asked())
+    assert await harness.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
+    harness.writes(harness.says("I look."))
     await settled()
-    await side.clock.advance(0.3)
-    await side.sink.until(lambda: side.sink.raws)
-    assert [summary_of(record) for record in side.sink.all("record")] == ["I look."]
-    side.writes(side.calls("toolu_2"), side.says("Found."))
+    await harness.clock.advance(0.3)
+    await harness.sink.until(lambda: harness.sink.raws)
+    assert [summary_of(record) for record in harness.sink.all("record")] == ["I look."]
+    harness.writes(harness.calls("toolu_2"), harness.says("Found."))
     end = {"type": "system", "subtype": "task_notification", "task_id": "a1", "tool_use_id": CALL}
-    rest = await side.sent(end)
-    heard = [summary_of(record) for record in side.sink.all("record")]
-    assert [*heard, *rest] == ["I look.", "Bash", "Found."]
-    assert await side.files.close() == []
+    rest = await harness.sent(end)
+    received = [summary_of(record) for record in harness.sink.all("record")]
+    assert [*received, *rest] == ["I look.", "Bash", "Found."]
+    assert await harness.files.close() == []
 
 
 async def test_an_end_that_is_not_sent_is_read_from_the_session_file(tmp_path: Path) -> None:
-    side = Side(tmp_path)
-    side.transcript.write_bytes(line(side.write.prompt("begin")))
-    side.writes(side.asked(), side.says("Found."))
-    assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
+    harness = SubagentHarness(tmp_path)
+    harness.transcript.write_bytes(line(harness.write.prompt("begin")))
+    harness.writes(harness.asked(), harness.says("Found."))
+    assert await harness.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
     await settled()
-    ended_in(side.transcript)
-    while len(side.sink.raws) < 2:
-        await side.clock.advance(0.3)
+    ended_in(harness.transcript)
+    while len(harness.sink.raws) < 2:
+        await harness.clock.advance(0.3)
         await settled()
-    assert [summary_of(record) for record in side.sink.all("record")] == ["Found.", "task_notification"]
-    assert await side.files.close() == []
+    assert [summary_of(record) for record in harness.sink.all("record")] == ["Found.", "task_notification"]
+    assert await harness.files.close() == []
 
 
 def ended_in(transcript: Path) -> None:
@@ -190,61 +190,61 @@ def ended_in(transcript: Path) -> None:
 
 async def test_an_end_written_before_the_first_read_is_delivered(tmp_path: Path) -> None:
     """On a busy machine a short subagent is over before its start has been read from the wire."""
-    side = Side(tmp_path)
-    side.transcript.write_bytes(line(side.write.prompt("begin")))
-    side.writes(side.asked(), side.says("Found."))
-    ended_in(side.transcript)
-    assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
-    while len(side.sink.raws) < 2:
-        assert side.clock.monotonic() < 60, "its end never comes"
-        await side.clock.advance(0.3)
+    harness = SubagentHarness(tmp_path)
+    harness.transcript.write_bytes(line(harness.write.prompt("begin")))
+    harness.writes(harness.asked(), harness.says("Found."))
+    ended_in(harness.transcript)
+    assert await harness.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
+    while len(harness.sink.raws) < 2:
+        assert harness.clock.monotonic() < 60, "its end never comes"
+        await harness.clock.advance(0.3)
         await settled()
-    assert [summary_of(record) for record in side.sink.all("record")] == ["Found.", "task_notification"]
-    assert await side.files.close() == []
+    assert [summary_of(record) for record in harness.sink.all("record")] == ["Found.", "task_notification"]
+    assert await harness.files.close() == []
 
 
 async def test_an_end_from_an_earlier_process_is_ignored(tmp_path: Path) -> None:
-    side = Side(tmp_path)
-    side.transcript.write_bytes(line(side.write.prompt("begin")))
-    ended_in(side.transcript)
-    side.open()
-    side.writes(side.asked(), side.says("Again."))
-    assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
+    harness = SubagentHarness(tmp_path)
+    harness.transcript.write_bytes(line(harness.write.prompt("begin")))
+    ended_in(harness.transcript)
+    harness.open()
+    harness.writes(harness.asked(), harness.says("Again."))
+    assert await harness.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
     for _ in range(10):
-        await side.clock.advance(0.3)
+        await harness.clock.advance(0.3)
         await settled()
-    assert [summary_of(record) for record in side.sink.all("record")] == ["Again."]
-    await side.files.close()
+    assert [summary_of(record) for record in harness.sink.all("record")] == ["Again."]
+    await harness.files.close()
 
 
 async def test_a_last_text_written_after_the_end_is_delivered_before_it(tmp_path: Path) -> None:
     """Two files, two writers: the session's own file may be written first."""
-    side = Side(tmp_path)
-    side.transcript.write_bytes(line(side.write.prompt("begin")))
-    task, first, call = side.asked(), side.says("I look."), side.calls("toolu_2")
-    side.writes(task, first, call)
-    assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
+    harness = SubagentHarness(tmp_path)
+    harness.transcript.write_bytes(line(harness.write.prompt("begin")))
+    task, first, call = harness.asked(), harness.says("I look."), harness.calls("toolu_2")
+    harness.writes(task, first, call)
+    assert await harness.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
     await settled()
-    await side.clock.advance(0.3)
-    await side.sink.until(lambda: len(side.sink.raws) == 2)
-    ended_in(side.transcript)
-    await side.clock.advance(0.3)
+    await harness.clock.advance(0.3)
+    await harness.sink.until(lambda: len(harness.sink.raws) == 2)
+    ended_in(harness.transcript)
+    await harness.clock.advance(0.3)
     await settled()
-    side.writes(side.says("Found."))
-    while len(side.sink.raws) < 4:
-        assert side.clock.monotonic() < 60, "its end never comes"
-        await side.clock.advance(0.1)
+    harness.writes(harness.says("Found."))
+    while len(harness.sink.raws) < 4:
+        assert harness.clock.monotonic() < 60, "its end never comes"
+        await harness.clock.advance(0.1)
         await settled()
-    heard = [summary_of(record) for record in side.sink.all("record")]
-    assert heard == ["I look.", "Bash", "Found.", "task_notification"]
+    received = [summary_of(record) for record in harness.sink.all("record")]
+    assert received == ["I look.", "Bash", "Found.", "task_notification"]
 
 
 async def test_the_last_rows_are_delivered_when_the_process_has_ended(tmp_path: Path) -> None:
-    side = Side(tmp_path, MIDDLE)
-    assert await side.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
-    side.writes(side.asked(), side.says("Too late."))
-    rest = await side.files.close()
-    assert [summary_of(record) for record in [*side.sink.all("record"), *rest]] == ["Too late."]
+    harness = SubagentHarness(tmp_path, MIDDLE)
+    assert await harness.sent(result(isAsync=True, status="async_launched", agentId="a1")) == []
+    harness.writes(harness.asked(), harness.says("Too late."))
+    rest = await harness.files.close()
+    assert [summary_of(record) for record in [*harness.sink.all("record"), *rest]] == ["Too late."]
 
 
 def test_a_background_turn_of_a_version_that_reports_nothing_ends_with_its_subagent() -> None:
@@ -271,4 +271,4 @@ def test_a_background_turn_of_a_version_that_reports_nothing_ends_with_its_subag
         ev.TurnStarted,
         ev.TurnEnded,
     ]
-    assert interpreter.turn is None and interpreter.background_tasks == 0
+    assert interpreter.turn is None and len(interpreter.background_work) == 0

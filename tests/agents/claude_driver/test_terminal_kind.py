@@ -37,7 +37,7 @@ class Forgetful(MemorySink):
         raise Conflict(7)
 
 
-class House:
+class TerminalHarness:
     def __init__(self, folder: Path) -> None:
         program = folder / "claude"
         program.write_text("#!/bin/sh\necho '2.1.325 (Claude Code)'\n")
@@ -69,100 +69,102 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def harness(tmp_path: Path) -> TerminalHarness:
+    return TerminalHarness(tmp_path)
 
 
-async def test_prompts_are_typed_only_while_the_terminal_runs(house: House) -> None:
-    assert house.kind_of_line() == "user"
-    agent = await house.open()
+async def test_prompts_are_typed_only_while_the_terminal_runs(harness: TerminalHarness) -> None:
+    assert harness.kind_of_line() == "user"
+    agent = await harness.open()
     assert isinstance(agent, ClaudeTerminal)
-    assert house.kind_of_line() == "fairlead_typed"
-    await house.end()
-    assert house.kind_of_line() == "user"
+    assert harness.kind_of_line() == "fairlead_typed"
+    await harness.end()
+    assert harness.kind_of_line() == "user"
 
 
-async def test_a_prompt_into_a_running_turn_is_rejected(house: House) -> None:
-    agent = await house.open()
+async def test_a_prompt_into_a_running_turn_is_rejected(harness: TerminalHarness) -> None:
+    agent = await harness.open()
     assert isinstance(agent, ClaudeTerminal)
     agent.is_busy = True
     with pytest.raises(AgentRefused, match="interrupt it"):
-        house.kind_of_line()
-    await house.end()
+        harness.kind_of_line()
+    await harness.end()
 
 
-async def test_prompts_follow_a_person_into_another_conversation(house: House) -> None:
-    agent = await house.open()
+async def test_prompts_follow_a_person_into_another_conversation(harness: TerminalHarness) -> None:
+    agent = await harness.open()
     assert isinstance(agent, ClaudeTerminal)
     agent.moved("another")
-    assert json.loads(house.kind.prompt([TextBlock("hi")], MESSAGE, "another").raw)["type"] == "fairlead_typed"
-    await house.end()
+    assert json.loads(harness.kind.prompt([TextBlock("hi")], MESSAGE, "another").raw)["type"] == "fairlead_typed"
+    await harness.end()
 
 
-def resuming(house: House, **fields: Any) -> str:
+def resuming(harness: TerminalHarness, **fields: Any) -> str:
     conversation = str(uuid.uuid4())
-    house.launch = msgspec.structs.replace(house.launch, resume=conversation, **fields)
+    harness.launch = msgspec.structs.replace(harness.launch, resume=conversation, **fields)
     return conversation
 
 
-async def test_resuming_a_conversation_without_a_transcript_starts_nothing(house: House) -> None:
-    resuming(house)
-    await house.kind.installed()  # in real time, not in that of the manual clock
-    opening = asyncio.create_task(house.kind.launch(house.launch, house.sink, house.sink))
-    await passing(house.clock, opening.done)
+async def test_resuming_a_conversation_without_a_transcript_starts_nothing(harness: TerminalHarness) -> None:
+    resuming(harness)
+    await harness.kind.version()  # in real time, not in that of the manual clock
+    opening = asyncio.create_task(harness.kind.launch(harness.launch, harness.sink, harness.sink))
+    await passing(harness.clock, opening.done)
     with pytest.raises(AgentNotRunning, match="No conversation found"):
         opening.result()
-    assert house.sink.story == [] and house.terminals.opened == []
+    assert harness.sink.story == [] and harness.terminals.opened == []
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-async def test_a_conversation_with_a_transcript_is_resumed(house: House, tmp_path: Path, elsewhere: bool) -> None:
-    file = transcript_path(tmp_path / ".claude", str(tmp_path), resuming(house))
+async def test_a_conversation_with_a_transcript_is_resumed(
+    harness: TerminalHarness, tmp_path: Path, elsewhere: bool
+) -> None:
+    file = transcript_path(tmp_path / ".claude", str(tmp_path), resuming(harness))
     if elsewhere:
         file = file.parent.with_name("-another") / file.name
     file.parent.mkdir(parents=True)
     file.write_text("{}\n")
-    agent = await house.open()
+    agent = await harness.open()
     assert isinstance(agent, ClaudeTerminal)
-    await house.end()
+    await harness.end()
 
 
-async def test_an_invalid_conversation_id_is_rejected(house: House) -> None:
-    house.launch = msgspec.structs.replace(house.launch, resume="../the-last-one")
+async def test_an_invalid_conversation_id_is_rejected(harness: TerminalHarness) -> None:
+    harness.launch = msgspec.structs.replace(harness.launch, resume="../the-last-one")
     with pytest.raises(BadId):
-        await house.open()
+        await harness.open()
 
 
 @pytest.mark.parametrize(("version", "advised"), [("2.1.325", True), ("2.1.120", False)])
 async def test_a_cli_that_does_not_dial_in_is_reported_with_advice_for_its_version(
-    house: House, tmp_path: Path, version: str, advised: bool
+    harness: TerminalHarness, tmp_path: Path, version: str, advised: bool
 ) -> None:
     (tmp_path / "claude").write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
-    house.launch = msgspec.structs.replace(house.launch, settings=Settings(link="dial-in"))
-    await house.kind.installed()
-    opening = asyncio.create_task(house.kind.launch(house.launch, house.sink, house.sink))
-    await passing(house.clock, opening.done)
+    harness.launch = msgspec.structs.replace(harness.launch, settings=Settings(link="dial-in"))
+    await harness.kind.version()
+    opening = asyncio.create_task(harness.kind.launch(harness.launch, harness.sink, harness.sink))
+    await passing(harness.clock, opening.done)
     with pytest.raises(AgentNotRunning) as gone:
         opening.result()
     assert ("set the session's link to stdio" in gone.value.message) == advised
 
 
-async def test_the_process_is_recorded_as_running_in_a_terminal(house: House) -> None:
-    await house.open()
-    (child,) = house.sink.all("started")
+async def test_the_process_is_recorded_as_running_in_a_terminal(harness: TerminalHarness) -> None:
+    await harness.open()
+    (child,) = harness.sink.all("started")
     assert (child.in_terminal, child.dials_in, child.agent_session) == (True, False, SESSION)
-    assert house.sink.story[0][0] == "started"
-    await house.end()
+    assert harness.sink.story[0][0] == "started"
+    await harness.end()
 
 
-async def test_a_process_that_cannot_be_recorded_does_not_run(house: House) -> None:
-    house.sink = Forgetful()
+async def test_a_process_that_cannot_be_recorded_does_not_run(harness: TerminalHarness) -> None:
+    harness.sink = Forgetful()
     with pytest.raises(Conflict):
-        await house.open()
-    assert house.terminals.names() == ()
+        await harness.open()
+    assert harness.terminals.names() == ()
 
 
-async def test_without_terminals_the_launch_is_rejected_with_advice(house: House) -> None:
-    kind = ClaudeKind(house.settings, house.clock, Tokens())
+async def test_without_terminals_the_launch_is_rejected_with_advice(harness: TerminalHarness) -> None:
+    kind = ClaudeKind(harness.settings, harness.clock, Tokens())
     with pytest.raises(BadRequest, match="set the session's link to stdio"):
-        await kind.launch(house.launch, house.sink, house.sink)
+        await kind.launch(harness.launch, harness.sink, harness.sink)

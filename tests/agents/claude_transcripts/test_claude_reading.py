@@ -152,21 +152,21 @@ async def test_subagents_of_subagents_are_found_below(home: Home) -> None:
 
 async def test_subagent_files_next_to_the_session_are_found_by_their_content(home: Home) -> None:
     write, other = Writer(), Writer(OTHER)
-    home.beside("x", [write.prompt("1", "a", "x")])
-    home.beside("y", [other.prompt("not ours", "b", "y")])
+    home.write_in_project("x", [write.prompt("1", "a", "x")])
+    home.write_in_project("y", [other.prompt("not ours", "b", "y")])
     path = home.write([write.prompt("2")])
     reader = SessionReader(ID, path)
     batches = await everything(reader)
     assert words([record for rows in batches for record in rows.records]) == ["1", "2"]
     late = line(write.prompt("3", "c", "z"))
-    home.beside("z", late[:20])
+    home.write_in_project("z", late[:20])
     assert await records(reader) == []
-    home.beside("z", late[20:])
-    home.beside("x", [write.prompt("4", "a", "x")])
+    home.write_in_project("z", late[20:])
+    home.write_in_project("x", [write.prompt("4", "a", "x")])
     assert words(await records(reader)) == ["3", "4"]
     assert words(await records(SessionReader(ID, path, batches[-1].place))) == ["3", "4"]
     reader.to_end()
-    home.beside("x", [write.prompt("5", "a", "x")])
+    home.write_in_project("x", [write.prompt("5", "a", "x")])
     assert words(await records(reader)) == ["5"]
 
 

@@ -134,10 +134,10 @@ async def test_files_of_subagents_next_to_their_session_count_for_it(tmp_path: P
     home.write(conversation())
     async with watched(home.folder) as reported:
         data = lines([write.prompt("job", "a", "a1"), write.text("deep", "a", "a1")])
-        home.beside("a1", data[:40])
-        home.beside("a1", data[40:])
+        home.write_in_project("a1", data[:40])
+        home.write_in_project("a1", data[40:])
         await reported.of(SESSION)
-        home.beside("b2", b"no row\n")
+        home.write_in_project("b2", b"no row\n")
         home.write(conversation(session=OTHER), OTHER)
         await reported.of(OTHER)
 
@@ -198,7 +198,7 @@ async def test_without_inotify_watches_files_are_polled(tmp_path: Path, monkeypa
         await clock.advance(watching.POLL_SECONDS)
         await asyncio.sleep(0.001)
     assert following.result() == {SESSION}
-    home.beside("a2", [Writer(OTHER).prompt("job", "a", "a2")])
+    home.write_in_project("a2", [Writer(OTHER).prompt("job", "a", "a2")])
     following = asyncio.ensure_future(anext(changes))
     while not following.done():
         await clock.advance(watching.POLL_SECONDS)

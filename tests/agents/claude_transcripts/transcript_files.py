@@ -141,7 +141,7 @@ class Home:
             file.write(rows if isinstance(rows, bytes) else lines(rows))
         return path
 
-    def beside(self, agent: str, rows: list[Row] | bytes) -> Path:
+    def write_in_project(self, agent: str, rows: list[Row] | bytes) -> Path:
         """Write a subagent's file where older versions put it: in the project's folder, whatever its session."""
         path = self.project / f"agent-{agent}.jsonl"
         with path.open("ab") as file:

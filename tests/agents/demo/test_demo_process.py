@@ -80,7 +80,7 @@ async def test_a_prompt_without_a_marker_gets_the_tour(tmp_path: Path) -> None:
 async def test_initialize_is_answered_before_any_prompt_and_nothing_else_is_sent(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         answer = await host.control("initialize")
-        assert {"commands", "models", "account", "pid"} <= set(answer)
+        assert {"commands", "models", "account"} <= set(answer)
         assert [r["type"] for r in host.seen] == ["control_response"]
 
 
@@ -94,7 +94,6 @@ async def test_every_turn_begins_with_init_and_costs_add_up(tmp_path: Path) -> N
         assert second["total_cost_usd"] == pytest.approx(first["total_cost_usd"] * 1.5)
         assert second["model_usage_since_last_result"][model]["outputTokens"] == second["usage"]["output_tokens"]
         assert second["modelUsage"][model]["outputTokens"] == 3 * second["usage"]["output_tokens"]
-        assert [r["result_index"] for r in (first, second)] == [0, 1]
 
 
 async def test_deltas_come_only_when_asked_for_and_join_to_the_text(tmp_path: Path) -> None:
@@ -126,7 +125,6 @@ async def test_a_denied_tool_does_not_run_and_the_model_gets_the_reason(tmp_path
         host.permit = deny
         result = await host.ask("SCRIPT:write secret.txt")
         assert result["result"] == "The tool failed: no way"
-        assert [d["tool_name"] for d in result["permission_denials"]] == ["Write"]
         assert not (host.cwd / "secret.txt").exists()
 
 
@@ -169,11 +167,10 @@ async def test_a_failing_hook_blocks_when_the_host_requested_it(tmp_path: Path) 
         assert "failed to answer its hook" in (await host.result())["result"]
 
 
-async def test_a_hook_can_end_the_run(tmp_path: Path) -> None:
+async def test_a_person_can_deny_and_end_the_run(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
-        host.hook = lambda request: {"continue": False, "stopReason": "enough"}
-        await host.control("initialize", hooks={"PreToolUse": [{"hookCallbackIds": ["h"]}]})
-        assert (await host.ask("SCRIPT:tool"))["terminal_reason"] == "aborted_tools"
+        host.permit = lambda request: {"behavior": "deny", "message": "enough", "interrupt": True}
+        assert (await host.ask("SCRIPT:bash touch a"))["subtype"] == "error_during_execution"
 
 
 async def test_no_schema_means_no_structured_output(tmp_path: Path) -> None:
@@ -201,18 +198,6 @@ async def test_files_are_rewound_to_a_prompt(tmp_path: Path) -> None:
         assert "error" in await host.control("rewind_files", user_message_id="nowhere")
 
 
-async def test_a_queued_prompt_can_be_taken_back(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
-        await host.prompt("SCRIPT:slow 3")
-        await host.until(lambda r: r.get("subtype") == "init")
-        await host.prompt("SCRIPT:text never", uuid="u9")
-        assert await host.control("cancel_async_message", message_uuid="u9") == {"cancelled": True}
-        assert await host.control("cancel_async_message", message_uuid="u9") == {"cancelled": False}
-        await host.result()
-        await host.end()
-        assert len(host.of("result")) == 1
-
-
 async def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         host.permit = lambda request: {"behavior": "allow", "updatedInput": {"command": "sleep 60", "timeout": 50}}
@@ -228,7 +213,7 @@ async def test_tools_report_their_failures(tmp_path: Path) -> None:
         assert "No files found" in (await host.ask("SCRIPT:glob *.nothing"))["result"]
 
 
-async def test_an_interrupt_in_mid_tool_kills_the_command(tmp_path: Path) -> None:
+async def test_an_interrupt_during_a_tool_kills_the_command(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         host.permit = allow
         await host.prompt("SCRIPT:bash echo $$ > pid; sleep 60")
@@ -238,9 +223,35 @@ async def test_an_interrupt_in_mid_tool_kills_the_command(tmp_path: Path) -> Non
                 await asyncio.sleep(0.01)
         await host.control("interrupt")
         result = await host.result()
-        assert result["terminal_reason"] == "aborted_tools"
+        assert (result["subtype"], result["is_error"]) == ("error_during_execution", True)
+        assert "for tool use" in host.of("user")[-1]["message"]["content"][0]["text"]
         assert not _alive(int(pid))
         assert not (await host.ask("SCRIPT:text"))["is_error"]
+
+
+async def test_an_interrupt_in_mid_text_keeps_the_text_so_far(tmp_path: Path) -> None:
+    async with demo(tmp_path, partial=True) as host:
+        await host.prompt("SCRIPT:slow 40")
+        await host.until(lambda r: r["type"] == "stream_event" and r["event"]["type"] == "content_block_delta")
+        await host.control("interrupt")
+        before = len(host.seen)
+        assert (await host.result())["subtype"] == "error_during_execution"
+        # The answer to the interrupt comes first, then the rest of the message.
+        rest = [r["event"]["type"] if r["type"] == "stream_event" else r["type"] for r in host.seen[before:]]
+        assert rest == ["assistant", "content_block_stop", "message_delta", "message_stop", "user", "result"]
+        assert host.of("assistant")[0]["message"]["content"][0]["text"].startswith("tick ")
+        assert (await host.ask("SCRIPT:echo"))["result"] == "I see 4 messages."
+
+
+async def test_an_interrupt_withdraws_a_question_and_stops_a_subagent(tmp_path: Path) -> None:
+    async with demo(tmp_path) as host:
+        await host.prompt("SCRIPT:subagent bash touch a")
+        request = await host.asked()
+        await host.control("interrupt")
+        assert (await host.result())["is_error"]
+        assert [r["request_id"] for r in host.of("control_cancel_request")] == [request["request_id"]]
+        assert [r["status"] for r in host.of("task_notification")] == ["stopped"]
+        assert not (host.cwd / "a").exists()
 
 
 def _alive(pid: int) -> bool:
@@ -257,7 +268,7 @@ def _read(path: Path) -> str:
 
 async def test_an_idle_interrupt_is_answered_and_ends_nothing(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
-        assert await host.control("interrupt") == {"still_queued": []}
+        assert await host.control("interrupt") == {}
         assert not (await host.ask("SCRIPT:text"))["is_error"]
         assert len(host.of("result")) == 1
 
@@ -292,7 +303,7 @@ async def test_a_subagents_records_carry_its_call(tmp_path: Path) -> None:
         (call,) = [r for r in host.of("assistant") if r["message"]["content"][0].get("name") == "Agent"]
         call_id = call["message"]["content"][0]["id"]
         inside = [r for r in host.seen if r.get("parent_tool_use_id") == call_id]
-        assert [r["type"] for r in inside] == ["user", "assistant", "user"]
+        assert [r["type"] for r in inside] == ["user", "assistant", "assistant", "user", "assistant"]
         assert {r["tool_use_id"] for r in host.of("task_notification")} == {call_id}
 
 
@@ -300,7 +311,7 @@ async def test_a_subagent_of_a_subagent(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         result = await host.ask("SCRIPT:subagent subagent tool")
         assert "The tool said: hi" in result["result"]
-        assert result["subagent_stats"]["spawned"] == 2
+        assert len(host.of("task_started")) == 2
 
 
 async def test_a_background_subagent_gives_a_second_result(tmp_path: Path) -> None:
@@ -309,7 +320,6 @@ async def test_a_background_subagent_gives_a_second_result(tmp_path: Path) -> No
         first = await host.ask("SCRIPT:background bash touch later")
         second = await host.result()
         assert "launched" in first["result"]
-        assert second["origin"]["kind"] == "task-notification"
         assert 'Agent "demo job" finished' in second["result"]
         assert (host.cwd / "later").exists()
         assert host.of("background_tasks_changed")[-1]["tasks"] == []
@@ -326,13 +336,12 @@ async def test_a_background_task_can_be_stopped(tmp_path: Path) -> None:
 
 
 async def test_a_slow_tool_shows_its_progress(tmp_path: Path) -> None:
-    async with demo(tmp_path, env={"FAIRLEAD_DEMO_HEARTBEAT": "0.05"}) as host:
+    async with demo(tmp_path) as host:
         host.permit = allow
-        await host.ask("SCRIPT:bash sleep 0.3; echo slept")
-        progress = host.of("tool_progress")
-        assert progress[0]["heartbeat"] is True
-        assert progress[0]["elapsed_time_seconds"] == pytest.approx(0.05)
-        assert host.of("task_started")[0]["task_type"] == "local_bash"
+        await host.ask("SCRIPT:slowtool 2")
+        call = host.of("assistant")[-2]["message"]["content"][0]
+        first = host.of("tool_progress")[0]
+        assert (first["tool_use_id"], first["elapsed_time_seconds"]) == (call["id"], 1)
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 529])
@@ -450,21 +459,18 @@ async def test_an_mcp_server_of_the_host_is_called(tmp_path: Path) -> None:
             if record["request"]["subtype"] == "mcp_message":
                 await host.reply(record, {"mcp_response": serve(record["request"]["message"])})
         assert record["result"] == "Done. The tool said: 3"
-        assert host.of("init")[0]["mcp_servers"] == [{"name": "demo", "status": "connected", "source": "sdk"}]
-        assert (await host.control("mcp_status"))["mcpServers"][0]["tools"] == [{"name": "add", "annotations": {}}]
+        assert [server["name"] for server in host.of("init")[0]["mcp_servers"]] == ["demo"]
+        assert (await host.control("mcp_status"))["mcpServers"][0]["tools"] == [{"name": "add"}]
 
 
-async def test_blank_lines_and_unknown_types_are_skipped_and_bad_json_is_fatal(tmp_path: Path) -> None:
+async def test_lines_that_mean_nothing_are_skipped(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         assert host.process.stdin is not None
-        host.process.stdin.write(b"\n  \n")
+        host.process.stdin.write(b"\n  \n{broken\n")
         await host.send({"type": "who_knows"})
         await host.send({"type": "keep_alive"})
         await host.send({"type": "control_response", "response": {"request_id": "nobody", "subtype": "success"}})
         assert not (await host.ask("SCRIPT:text"))["is_error"]
-        host.process.stdin.write(b"{broken\n")
-        assert await host.process.wait() == 1
-        assert "{broken" in await host.errors()
 
 
 async def test_sigterm_ends_the_agent_and_its_command(tmp_path: Path) -> None:
@@ -495,7 +501,8 @@ def test_the_version_names_the_imitated_cli() -> None:
 
 def test_an_unknown_flag_is_an_error() -> None:
     done = run("-p", "--nonsense")
-    assert (done.returncode, done.stderr) == (1, "error: unrecognized arguments: --nonsense\n")
+    assert done.returncode != 0
+    assert "unrecognized arguments: --nonsense" in done.stderr
 
 
 def test_the_demo_agent_starts_without_the_libraries_of_the_server() -> None:

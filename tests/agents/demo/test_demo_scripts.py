@@ -14,14 +14,11 @@ from fairlead.agents.demo.scripts import (
     ApiError,
     Block,
     Call,
-    Crash,
-    CutStream,
+    Fault,
     ScriptText,
-    ScriptThinking,
     SlowText,
     ToolResult,
     ToolUse,
-    UnknownRecords,
     catalogue,
     chunks,
     parse,
@@ -81,7 +78,9 @@ def test_no_marker_gives_the_tour_and_an_unknown_name_gives_the_names() -> None:
 def test_every_script_answers_every_step_with_at_least_one_block() -> None:
     for name, _, _ in catalogue():
         for results in ((), (OK,), (BAD,), (OK, OK), (OK, BAD, OK)):
-            assert respond(Call(name, "", results)), name
+            answer = respond(Call(name, "", results))
+            assert answer, name
+            assert "There is no script" not in repr(answer)
 
 
 def test_a_script_is_a_function_of_its_call() -> None:
@@ -130,11 +129,13 @@ def test_faults() -> None:
     assert [b.status for b in blocks("SCRIPT:error teapot") if isinstance(b, ApiError)] == [400]
     assert isinstance(blocks("SCRIPT:error_once")[0], ApiError)
     assert isinstance(blocks("SCRIPT:error_once", attempt=1)[0], ScriptText)
-    assert isinstance(blocks("SCRIPT:cut")[-1], CutStream)
+    assert blocks("SCRIPT:cut")[-1] is Fault.CUT
     assert isinstance(blocks("SCRIPT:cut", attempt=1)[-1], ScriptText)
-    assert isinstance(blocks("SCRIPT:crash")[-1], Crash)
-    assert isinstance(blocks("SCRIPT:unknown")[0], UnknownRecords)
-    assert isinstance(blocks("SCRIPT:think")[0], ScriptThinking)
+    assert blocks("SCRIPT:crash")[-1] is Fault.CRASH
+    assert blocks("SCRIPT:unknown")[0] is Fault.UNKNOWN_RECORDS
+    thought = blocks("SCRIPT:think")[0]
+    assert isinstance(thought, ScriptText)
+    assert thought.kind == "thinking"
 
 
 def test_counts_are_bounded_and_nonsense_is_a_default() -> None:

@@ -33,15 +33,6 @@ async def test_a_resume_has_the_history_and_replays_nothing(tmp_path: Path) -> N
         assert [r["type"] for r in host.seen] == ["system", "assistant", "result"]
 
 
-async def test_a_resume_continues_the_cost(tmp_path: Path) -> None:
-    session = await first_session(tmp_path, "SCRIPT:text")
-    async with demo(tmp_path, "--resume", session) as host:
-        result = await host.ask("SCRIPT:text")
-        (usage,) = result["modelUsage"].values()
-        (news,) = result["model_usage_since_last_result"].values()
-        assert usage["outputTokens"] == 2 * news["outputTokens"]
-
-
 async def test_a_message_sent_into_a_turn_is_part_of_the_history(tmp_path: Path) -> None:
     async with demo(tmp_path) as host:
         await host.prompt("SCRIPT:bash touch a")
@@ -107,8 +98,7 @@ async def test_an_id_with_a_transcript_is_rejected_for_a_new_session(tmp_path: P
     session = await first_session(tmp_path, "SCRIPT:text")
     async with demo(tmp_path, "--session-id", session) as host:
         assert await host.end() == 1
-        assert host.seen == []
-        assert await host.errors() == f"Error: Session ID {session} is already in use.\n"
+        assert [r["errors"] for r in host.seen] == [[f"Error: Session ID {session} is already in use."]]
 
 
 async def test_the_transcript_repeats_the_wire_by_uuid(tmp_path: Path) -> None:
@@ -170,7 +160,7 @@ async def test_compaction_replaces_the_history_also_after_a_resume(tmp_path: Pat
     async with demo(tmp_path) as host:
         await host.ask("SCRIPT:text one")
         compacted = await host.ask("/compact")
-        assert compacted["local_command"] == "compact"
+        assert not compacted["is_error"]
         statuses = [r["status"] for r in host.of("status")]
         assert statuses == ["compacting", None]
         assert (await host.ask("SCRIPT:echo"))["result"] == "I see 2 messages."

@@ -37,7 +37,7 @@ class FakeSocket:
     def resume(self) -> None:
         self.pauses.append(False)
 
-    def hang_up(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str) -> None:
         self.closed = (code, reason)
 
     def taken(self) -> None:

@@ -1,6 +1,7 @@
 """The dial-in link: one stream of bytes over sockets that connect and drop, and a process that is reaped."""
 
 import asyncio
+import logging
 import sys
 from pathlib import Path
 
@@ -25,14 +26,14 @@ TERMS = DialInLimits(tries_s=6.0, close_code=4001)
 LINE = b'{"type":"user"}\n'
 
 
-class Room:
+class LinkHarness:
     """A link to an agent that a person started, and the bytes received from it."""
 
     def __init__(self, terms: DialInLimits = TERMS) -> None:
         self.clock = ManualClock()
         self.ended = 0
         self.link = DialInLink(self.clock, terms, None, self._end)
-        self.heard = b""
+        self.received = b""
         self.arrivals: list[DialInConnection] = []
         self.gate: asyncio.Event | None = None
         self.link.expect()
@@ -44,7 +45,7 @@ class Room:
     async def _take(self, data: bytes) -> None:
         if self.gate is not None:
             await self.gate.wait()
-        self.heard += data
+        self.received += data
 
     async def _arrived(self, arrival: DialInConnection) -> None:
         self.arrivals.append(arrival)
@@ -56,173 +57,178 @@ async def settle() -> None:
 
 
 async def test_lines_sent_before_the_agent_connects_are_delivered_first() -> None:
-    room = Room()
-    await room.link.send(LINE)
-    assert room.link.state is DialInState.CONNECTING
-    agent = Agent(room.link)
-    assert (room.link.state, agent.wire.sent) == (DialInState.CONNECTED, [LINE])
+    harness = LinkHarness()
+    await harness.link.send(LINE)
+    assert harness.link.state is DialInState.CONNECTING
+    agent = Agent(harness.link)
+    assert (harness.link.state, agent.wire.sent) == (DialInState.CONNECTED, [LINE])
     agent.say("one", "two")
     await settle()
-    assert (room.heard, room.arrivals) == (b"one\ntwo\n", [DialInConnection(False)])
+    assert (harness.received, harness.arrivals) == (b"one\ntwo\n", [DialInConnection(False)])
 
 
 @pytest.mark.rules("S004-305")
-async def test_a_line_for_a_disconnected_agent_is_reported_as_unsent_and_kept() -> None:
-    room = Room()
-    agent = Agent(room.link)
-    assert room.link.offer(LINE)
+async def test_a_line_for_a_disconnected_agent_is_reported_as_unsent_and_kept(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "fairlead.agents.dialin")
+    harness = LinkHarness()
+    agent = Agent(harness.link)
+    await harness.link.send(LINE)
     agent.wire.taken()
     agent.drop()
-    assert not room.link.offer(LINE)
-    assert Agent(room.link).wire.sent == [LINE]
+    assert "queued" not in caplog.text
+    await harness.link.send(LINE)
+    assert "line queued for a disconnected agent" in caplog.text
+    assert Agent(harness.link).wire.sent == [LINE]
 
 
 @pytest.mark.rules("S004-278", "S004-306")
 @pytest.mark.parametrize("got", range(6))
 async def test_after_a_cut_the_agent_gets_exactly_the_missing_lines(got: int) -> None:
-    room = Room()
-    agent = Agent(room.link)
+    harness = LinkHarness()
+    agent = Agent(harness.link)
     lines = [b'{"n":%d}\n' % number for number in range(5)]
     for number, line in enumerate(lines):
-        await room.link.send(line)
+        await harness.link.send(line)
         if number < got:
             agent.wire.taken()
     agent.drop()
-    assert room.link.state is DialInState.RECONNECTING
-    again = Agent(room.link, "u-1")
+    assert harness.link.state is DialInState.RECONNECTING
+    again = Agent(harness.link, "u-1")
     assert again.wire.sent == lines[got:]
     again.wire.taken()
     again.drop()
-    assert Agent(room.link).wire.sent == []
+    assert Agent(harness.link).wire.sent == []
     await settle()
-    assert room.arrivals == [DialInConnection(False), DialInConnection(True, "u-1"), DialInConnection(True)]
+    assert harness.arrivals == [DialInConnection(False), DialInConnection(True, "u-1"), DialInConnection(True)]
 
 
 async def test_a_late_receipt_from_an_earlier_socket_is_harmless() -> None:
-    room = Room()
-    first = Agent(room.link)
-    await room.link.send(b"1\n")
+    harness = LinkHarness()
+    first = Agent(harness.link)
+    await harness.link.send(b"1\n")
     first.drop()
-    second = Agent(room.link)
-    await room.link.send(b"2\n")
+    second = Agent(harness.link)
+    await harness.link.send(b"2\n")
     first.wire.taken()
     second.drop()
-    assert Agent(room.link).wire.sent == [b"2\n"]
+    assert Agent(harness.link).wire.sent == [b"2\n"]
 
 
 async def test_a_new_socket_of_the_agent_replaces_the_abandoned_one() -> None:
-    room = Room()
-    first = Agent(room.link)
-    await room.link.send(LINE)
-    second = Agent(room.link)
+    harness = LinkHarness()
+    first = Agent(harness.link)
+    await harness.link.send(LINE)
+    second = Agent(harness.link)
     assert first.wire.closed is not None and second.wire.sent == [LINE]
     first.drop()
-    assert room.link.state is DialInState.CONNECTED
+    assert harness.link.state is DialInState.CONNECTED
 
 
 @pytest.mark.rules("S004-280")
 async def test_an_agent_that_stays_away_is_gone_after_its_retries() -> None:
-    room = Room()
-    agent = Agent(room.link)
+    harness = LinkHarness()
+    agent = Agent(harness.link)
     agent.say("last")
     agent.drop()
-    await room.clock.advance(5.9)
-    assert not room.listening.done()
-    await room.clock.advance(0.2)
-    await room.listening
-    assert (room.link.state, room.heard, room.ended) == (DialInState.CLOSED, b"last\n", 1)
+    await harness.clock.advance(5.9)
+    assert not harness.listening.done()
+    await harness.clock.advance(0.2)
+    await harness.listening
+    assert (harness.link.state, harness.received, harness.ended) == (DialInState.CLOSED, b"last\n", 1)
     with pytest.raises(AgentNotRunning):
-        await room.link.send(LINE)
+        await harness.link.send(LINE)
     with pytest.raises(Busy):
-        room.link.accept_socket("")
+        harness.link.accept_socket("")
 
 
 async def test_an_agent_that_comes_back_has_all_its_retries_again() -> None:
-    room = Room()
-    Agent(room.link).drop()
-    await room.clock.advance(5)
-    again = Agent(room.link)
-    await room.clock.advance(60)
+    harness = LinkHarness()
+    Agent(harness.link).drop()
+    await harness.clock.advance(5)
+    again = Agent(harness.link)
+    await harness.clock.advance(60)
     again.drop()
-    await room.clock.advance(5)
-    assert room.link.state is DialInState.RECONNECTING
+    await harness.clock.advance(5)
+    assert harness.link.state is DialInState.RECONNECTING
 
 
 async def test_stopping_closes_the_socket_with_the_code_that_ends_the_agent() -> None:
-    room = Room()
-    agent = Agent(room.link)
-    assert await room.link.stop() == Exit()
+    harness = LinkHarness()
+    agent = Agent(harness.link)
+    assert await harness.link.stop() == Exit()
     assert agent.wire.closed is not None and agent.wire.closed[0] == 4001
-    await room.listening
+    await harness.listening
     agent.drop(4001)
-    assert (room.link.state, room.ended) == (DialInState.CLOSED, 1)
-    assert await room.link.stop() == Exit()
+    assert (harness.link.state, harness.ended) == (DialInState.CLOSED, 1)
+    assert await harness.link.stop() == Exit()
 
 
 async def test_a_socket_that_connects_while_the_link_closes_is_rejected() -> None:
-    room = Room()
-    holder = room.link.accept_socket("")
-    await room.link.stop()
+    harness = LinkHarness()
+    holder = harness.link.accept_socket("")
+    await harness.link.stop()
     wire = FakeSocket()
     holder.attached(wire)
     assert wire.closed is not None
-    assert room.arrivals == []
+    assert harness.arrivals == []
 
 
 async def test_an_agent_that_sends_more_than_is_stored_is_paused() -> None:
-    room = Room()
-    room.gate = asyncio.Event()
-    agent = Agent(room.link)
+    harness = LinkHarness()
+    harness.gate = asyncio.Event()
+    agent = Agent(harness.link)
     agent.say("x" * UNREAD_BYTES)
     agent.say("y" * UNREAD_BYTES)
     assert agent.wire.pauses == [True]
     with pytest.raises(Busy):
-        await room.link.post(b"z\n")
-    room.gate.set()
+        await harness.link.post(b"z\n")
+    harness.gate.set()
     await settle()
     assert agent.wire.pauses == [True, False]
-    assert len(room.heard) == 2 * (UNREAD_BYTES + 1)
+    assert len(harness.received) == 2 * (UNREAD_BYTES + 1)
 
 
 async def test_a_line_waits_for_a_limited_time_while_the_agent_does_not_read() -> None:
-    room = Room()
-    agent = Agent(room.link)
+    harness = LinkHarness()
+    agent = Agent(harness.link)
     agent.wire.waiting = UNSENT_BYTES + 1
-    sending = asyncio.create_task(room.link.send(LINE))
+    sending = asyncio.create_task(harness.link.send(LINE))
     await settle()
     assert agent.wire.sent == []
     agent.drain()
     await sending
     assert agent.wire.sent == [LINE]
     agent.wire.waiting = UNSENT_BYTES + 1
-    late = asyncio.create_task(room.link.send(LINE))
+    late = asyncio.create_task(harness.link.send(LINE))
     await settle()
-    await room.clock.advance(WRITE_SECONDS + 1)
+    await harness.clock.advance(WRITE_SECONDS + 1)
     with pytest.raises(AgentTimeout):
         await late
 
 
 async def test_a_last_line_without_its_newline_is_complete_when_the_socket_ends() -> None:
-    room = Room()
-    agent = Agent(room.link)
+    harness = LinkHarness()
+    agent = Agent(harness.link)
     agent.say_bytes(b"one\ntwo")
     agent.drop()
-    Agent(room.link).say("three")
+    Agent(harness.link).say("three")
     await settle()
-    assert room.heard == b"one\ntwo\nthree\n"
+    assert harness.received == b"one\ntwo\nthree\n"
 
 
 @pytest.mark.rules("S004-024", "S004-046")
 @given(st.lists(st.binary(min_size=1, max_size=8), max_size=12))
 def test_any_cut_of_the_bytes_into_frames_is_the_same_stream(pieces: list[bytes]) -> None:
     async def scene() -> bytes:
-        room = Room()
-        agent = Agent(room.link)
+        harness = LinkHarness()
+        agent = Agent(harness.link)
         for piece in pieces:
             agent.say_bytes(piece)
-        await room.link.stop()
-        await room.listening
-        return room.heard
+        await harness.link.stop()
+        await harness.listening
+        return harness.received
 
     assert asyncio.run(scene()) == b"".join(pieces)
 
@@ -238,17 +244,17 @@ def start(code: str, terms: DialInLimits = TERMS) -> DialInLink:
 
 
 async def everything(link: DialInLink) -> bytes:
-    heard = bytearray()
+    received = bytearray()
 
     async def take(data: bytes) -> None:
-        heard.extend(data)
+        received.extend(data)
 
     async def arrived(arrival: DialInConnection) -> None:
         pass
 
     async with asyncio.timeout(PATIENCE):
         await link.receive(take, arrived)
-    return bytes(heard)
+    return bytes(received)
 
 
 @pytest.mark.process
@@ -300,17 +306,17 @@ def test_every_golden_line_is_the_same_over_a_socket_as_over_a_pipe() -> None:
     """Both use the same splitter and decoder: a link must not change a byte."""
 
     async def over_a_socket(lines: list[bytes]) -> bytes:
-        room = Room()
-        agent = Agent(room.link)
+        harness = LinkHarness()
+        agent = Agent(harness.link)
         for line in lines:
             agent.say_bytes(line)
-        await room.link.stop()
-        await room.listening
-        return room.heard
+        await harness.link.stop()
+        await harness.listening
+        return harness.received
 
     for case in sorted(GOLDEN.glob("2.1.*/records.jsonl")):
         data = case.read_bytes()
-        heard = asyncio.run(over_a_socket(data.splitlines(keepends=True)))
-        assert [decode(line) for line in LineSplitter().feed(heard) if isinstance(line, bytes)] == [
+        received = asyncio.run(over_a_socket(data.splitlines(keepends=True)))
+        assert [decode(line) for line in LineSplitter().feed(received) if isinstance(line, bytes)] == [
             decode(line) for line in LineSplitter().feed(data) if isinstance(line, bytes)
         ], case.parent.name

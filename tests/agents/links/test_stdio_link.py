@@ -27,11 +27,11 @@ async def test_bytes_go_both_ways_and_stop_returns_the_exit() -> None:
     link = open_link(
         "import sys\nfor line in sys.stdin: print(line.upper(), end='', flush=True)\nsys.stderr.write('bye')"
     )
-    heard = bytearray()
+    received = bytearray()
     first = asyncio.Event()
 
     async def take(data: bytes) -> None:
-        heard.extend(data)
+        received.extend(data)
         first.set()
 
     receiving = asyncio.create_task(link.receive(take))
@@ -42,7 +42,7 @@ async def test_bytes_go_both_ways_and_stop_returns_the_exit() -> None:
     assert link.group == link.pid
     assert await link.stop() == Exit(code=0, stderr="bye")
     await receiving
-    assert heard == b"HELLO\n"
+    assert received == b"HELLO\n"
     with pytest.raises(AgentNotRunning):
         await link.send(b"late\n")
     assert await link.stop() == Exit(code=0, stderr="bye")

@@ -9,7 +9,7 @@ from typing import Any
 from websockets.asyncio.client import connect
 
 from clients.chat_client import ChatPeer, Frame
-from clients.mylifedb.harness import MyLifeDbGateway, open_house
+from clients.mylifedb.harness import MyLifeDbGateway, open_gateway
 from fairlead.clients.claudecodeui.chat import conversation
 from fairlead.clients.claudecodeui.chat.history import PROJECTION
 from fairlead.clients.claudecodeui.rest import history_pages
@@ -30,7 +30,7 @@ CHAT = ClientProtocol(
 """Only the chat: the other parts of the protocol need more of a gateway."""
 
 
-def said(frames: Iterable[Frame]) -> list[str]:
+def frame_kinds(frames: Iterable[Frame]) -> list[str]:
     """Kinds of the frames, without `status` (their number depends on the model) and without the end of an empty
     stream."""
     found: list[str] = []
@@ -61,9 +61,9 @@ class Peer(ChatPeer[ClaudeCodeUiClient]):
         await self.say("settled?")
         await self.until(lambda frame: frame.get("code") == "UNKNOWN_MESSAGE_TYPE" and "settled?" in frame["error"])
 
-    def said(self, session: str = "") -> list[str]:
+    def run_kinds(self, session: str = "") -> list[str]:
         """The kinds of the frames of runs, without `status` and without the end of an empty stream."""
-        return said(self.run(session))
+        return frame_kinds(self.run(session))
 
     def run(self, session: str = "") -> list[Frame]:
         """The frames of runs."""
@@ -86,42 +86,42 @@ async def peer_at(
 
 
 class ChatHarness:
-    def __init__(self, house: MyLifeDbGateway, folder: Path) -> None:
-        self.house = house
-        self.rig: CoreHarness = house.rig
+    def __init__(self, gateway: MyLifeDbGateway, folder: Path) -> None:
+        self.gateway = gateway
+        self.core: CoreHarness = gateway.core
         self.folder = folder
-        self.url = f"http://127.0.0.1:{house.port}"
+        self.url = f"http://127.0.0.1:{gateway.port}"
 
     @contextlib.asynccontextmanager
     async def peer(
         self, client: ClaudeCodeUiClient | None = None, *, token: str = "", **options: Any
     ) -> AsyncIterator[Peer]:
-        async with peer_at(self.url, token or self.house.admin, client, **options) as peer:
+        async with peer_at(self.url, token or self.gateway.admin, client, **options) as peer:
             yield peer
 
     async def session(self, number: int = 1, **fields: Any) -> SessionId:
         """A new session, as POST /api/providers/sessions makes one."""
         name = SessionId(f"5e551011-0000-4000-8000-{number:012d}")
-        await self.rig.gateway.command(ANN, cmd.Create(session=name, cwd=str(self.rig.cwd), **fields))
+        await self.core.gateway.command(ANN, cmd.Create(session=name, cwd=str(self.core.cwd), **fields))
         return name
 
     async def agent(self, number: int = 1) -> FakeAgent:
         """The n-th process, after it has received the prompt that it was started for."""
-        agent = await self.rig.kind.launched(number)
+        agent = await self.core.kind.launched(number)
         await agent.prompted()
         await agent.ready()
-        await self.rig.all_live()
+        await self.core.all_live()
         return agent
 
     async def messages(self, session: str, query: str = "", token: str = "") -> Any:
         path = f"/claudecodeui/api/providers/sessions/{session}/messages{query}"
-        async with self.house.http(token) as http:
+        async with self.gateway.http(token) as http:
             return (await http.get(path)).json()
 
 
 @contextlib.asynccontextmanager
-async def chat_house(
-    folder: Path, limits: ServerLimits | None = None, rig: CoreHarness | None = None
+async def open_chat(
+    folder: Path, limits: ServerLimits | None = None, core: CoreHarness | None = None
 ) -> AsyncIterator[ChatHarness]:
-    async with open_house(folder, limits, protocol=CHAT, rig=rig) as house:
-        yield ChatHarness(house, folder)
+    async with open_gateway(folder, limits, protocol=CHAT, core=core) as gateway:
+        yield ChatHarness(gateway, folder)

@@ -35,7 +35,7 @@ async def allow(peer: Peer, **fields: Any) -> Any:
 def kinds(peer: Peer, session: str) -> list[str]:
     """The kinds of a session's frames, with consecutive deltas counted as one."""
     found: list[str] = []
-    for kind in peer.said(session):
+    for kind in peer.run_kinds(session):
         if kind != "stream_delta" or found[-1:] != [kind]:
             found.append(kind)
     return found

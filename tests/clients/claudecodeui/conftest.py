@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from argon2 import profiles
 
-from clients.claudecodeui.chat_harness import ChatHarness, chat_house
+from clients.claudecodeui.chat_harness import ChatHarness, open_chat
 from clients.claudecodeui.signed_gateway import SignedGateway, signed_gateway
 from fairlead.auth import passwords
 
 
 @pytest.fixture
 async def chats(tmp_path: Path) -> AsyncIterator[ChatHarness]:
-    async with chat_house(tmp_path) as made:
+    async with open_chat(tmp_path) as made:
         yield made
 
 

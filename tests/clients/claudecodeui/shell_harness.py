@@ -104,7 +104,7 @@ class ShellGateway(FakeGateway):
             return msgspec.structs.replace(answer, settings={"link": link} if link != "stdio" else {})
         return answer
 
-    def said(self, kind: type) -> list[Any]:
+    def commands_of(self, kind: type) -> list[Any]:
         return [command for _, command in self.commands if isinstance(command, kind)]
 
 
@@ -113,13 +113,13 @@ class ShellHarness:
         self, served: Served, gateway: ShellGateway, terminals: TerminalRegistry, launcher: ProgramLauncher, root: Path
     ) -> None:
         self.served = served
-        self.desks = launcher
+        self.launcher = launcher
         self.gateway = gateway
         self.terminals = terminals
         self.root = root
 
     @contextlib.asynccontextmanager
-    async def sit(self, token: str = "", query: str = "") -> AsyncIterator[ShellClient]:
+    async def open_client(self, token: str = "", query: str = "") -> AsyncIterator[ShellClient]:
         url = f"{self.served.ws}/shell?token={token or self.served.admin}{query}"
         async with connect(url, compression=None, proxy=None, max_size=None) as socket:
             yield ShellClient(socket)
@@ -139,7 +139,7 @@ class ShellHarness:
 
 
 @contextlib.asynccontextmanager
-async def open_desk_house(
+async def open_shell(
     root: Path,
     clock: Clock | None = None,
     program: str = "/bin/sh",
@@ -163,7 +163,7 @@ async def open_desk_house(
     gateway = ShellGateway(terminals, root)
     shells = UserShells(terminals, chosen, settings, folder)
     launcher = ProgramLauncher(terminals, shells, providers, gateway, gateway.documents, chosen, folder)
-    async with serving(performers=launcher.performers()) as served:
+    async with serving(performers=launcher.handlers()) as served:
         try:
             yield ShellHarness(served, gateway, terminals, launcher, root)
         finally:

@@ -12,7 +12,7 @@ import pytest
 
 from clients.claudecodeui.chat_harness import CHAT, ChatHarness
 from clients.claudecodeui.signed_gateway import PASSWORD, SESSIONS, SignedGateway, frames_until
-from clients.mylifedb.harness import open_house
+from clients.mylifedb.harness import open_gateway
 from fairlead.model.auth import OWNER
 from fairlead.uploads.api import FILE_BYTES, FILES
 from fairlead.uploads.service import Uploads
@@ -254,14 +254,14 @@ async def test_files_of_others_are_not_sent_with_a_prompt(signed: SignedGateway)
 async def test_the_agent_receives_a_picture_as_an_image_block(tmp_path: Path) -> None:
     uploads = Uploads(tmp_path / "uploads")
     name = f"{7:032x}.png"
-    async with open_house(tmp_path, performers=uploads.handlers(), protocol=CHAT) as house:
-        chats = ChatHarness(house, tmp_path)
+    async with open_gateway(tmp_path, performers=uploads.handlers(), protocol=CHAT) as gateway:
+        chats = ChatHarness(gateway, tmp_path)
         (uploads.folder / OWNER).mkdir(parents=True)
         (uploads.folder / OWNER / name).write_bytes(PNG)
         async with chats.peer() as peer:
             session = await chats.session()
             await peer.send(session, "what is it?", {"images": [{"path": name, "name": "dot.png"}]})
-            agent = await house.rig.kind.launched(1)
+            agent = await gateway.core.kind.launched(1)
             await agent.prompted()
             picture, words, listed = json.loads(agent.written[-1].raw)["message"]["content"]
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from clients.claudecodeui.chat_harness import ChatHarness, chat_house
+from clients.claudecodeui.chat_harness import ChatHarness, open_chat
 from clients.cognova.chat_harness import stream
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
@@ -20,7 +20,7 @@ UNKNOWN = "99999999-9999-4999-8999-999999999999"
 
 @pytest.mark.rules("S003-001", "S003-013", "S003-014", "S003-018", "S003-019")
 async def test_the_chat_is_at_ws_with_any_query(chats: ChatHarness) -> None:
-    token = chats.house.admin
+    token = chats.gateway.admin
     for path in ("/ws", "/claudecodeui/ws", f"/ws?token={token}&x=1"):
         headers = {} if "token" in path else {"authorization": f"Bearer {token}"}
         async with chats.peer(path=path, additional_headers=headers) as peer:
@@ -42,16 +42,16 @@ async def test_a_connection_without_a_token_is_refused(chats: ChatHarness) -> No
 
 async def test_a_foreign_origin_is_refused_even_with_a_token(chats: ChatHarness) -> None:
     with pytest.raises(InvalidStatus) as refused:
-        async with chats.peer(path=f"/ws?token={chats.house.admin}", origin="https://evil.example"):
+        async with chats.peer(path=f"/ws?token={chats.gateway.admin}", origin="https://evil.example"):
             pass
     assert refused.value.response.status_code == 403
 
 
 async def test_a_revoked_token_closes_its_sockets(chats: ChatHarness) -> None:
-    made = await chats.house.credentials.create("token", "bob", ("view", "chat"))
+    made = await chats.gateway.credentials.create("token", "bob", ("view", "chat"))
     async with chats.peer(token=made.secret) as peer:
         await peer.settled()
-        await chats.house.credentials.revoke("token", made.credential.id)
+        await chats.gateway.credentials.revoke("token", made.credential.id)
         assert await peer.closed() == 4401
 
 
@@ -68,7 +68,7 @@ async def test_a_run_streams_to_the_socket_that_sent_it(chats: ChatHarness) -> N
         await agent.result()
         end = await peer.until("complete")
         run = peer.run()
-        assert peer.said() == [
+        assert peer.run_kinds() == [
             *["stream_delta", "stream_delta", "stream_end", "tool_use", "tool_result", "text", "complete"]
         ]
         assert {frame["sessionId"] for frame in run} == {name}
@@ -131,7 +131,7 @@ async def test_an_invalid_request_is_answered_with_its_code_and_starts_nothing(c
             error = await peer.until("protocol_error")
             assert tuple(error) == ("kind", "code", "error", "sessionId", "timestamp")
             assert (error["code"], error["error"], error["sessionId"]) == (code, words, session), message
-    assert chats.rig.kind.agents == []
+    assert chats.core.kind.agents == []
 
 
 @pytest.mark.rules("S003-136", "S003-137")
@@ -139,7 +139,7 @@ async def test_an_unexpected_error_is_answered_and_ends_neither_the_socket_nor_a
     chats: ChatHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = await chats.session(1), await chats.session(2)
-    works = chats.rig.gateway.command
+    works = chats.core.gateway.command
 
     async def breaks(who: Identity, command: cmd.Command) -> cmd.Reply:
         if isinstance(command, cmd.Send):
@@ -150,7 +150,7 @@ async def test_an_unexpected_error_is_answered_and_ends_neither_the_socket_nor_a
         await peer.send(one, "a")
         first = await chats.agent(1)
         with monkeypatch.context() as broken:
-            broken.setattr(chats.rig.gateway, "command", breaks)
+            broken.setattr(chats.core.gateway, "command", breaks)
             await peer.send(two, "b")
             error = await peer.until("protocol_error")
         assert (error["code"], error["sessionId"]) == ("INTERNAL_ERROR", two)
@@ -212,7 +212,7 @@ async def test_only_one_of_two_simultaneous_sends_runs(chats: ChatHarness) -> No
         await two.send(name, "a")
         agent = await chats.agent()
         # Wait for the refusal first: a send that arrives after the run has ended would start another run.
-        await chats.rig.until(lambda: any("RUN_IN_PROGRESS" in str(peer.frames) for peer in (one, two)))
+        await chats.core.until(lambda: any("RUN_IN_PROGRESS" in str(peer.frames) for peer in (one, two)))
         (runs,) = [peer for peer in (one, two) if "RUN_IN_PROGRESS" not in str(peer.frames)]
         await agent.result()
         await runs.until("complete")
@@ -247,7 +247,7 @@ async def test_an_abort_ends_the_run_with_one_complete_and_nothing_after_it(chat
         await stream(agent, "Once upon", whole=False)
         await peer.until("stream_delta")
         await peer.say("chat.abort", sessionId=name)
-        await chats.rig.until(lambda: ("interrupt", None) in agent.told)
+        await chats.core.until(lambda: ("interrupt", None) in agent.requests)
         await agent.result(subtype="error_during_execution", is_error=True, result=None)
         end = await peer.until("complete")
         assert (end["aborted"], end["success"], end["exitCode"]) == (True, False, 0)
@@ -256,7 +256,7 @@ async def test_an_abort_ends_the_run_with_one_complete_and_nothing_after_it(chat
         await peer.until("complete")
         await peer.say("chat.abort", sessionId=name)
         assert (await peer.until("protocol_error"))["code"] == "NO_ACTIVE_RUN"
-        assert peer.said() == [
+        assert peer.run_kinds() == [
             *["stream_delta", "stream_end", "complete"],
             *["text", "complete"],  # unprompted output of the agent is a separate run
         ]
@@ -281,23 +281,23 @@ async def test_a_repeated_result_does_not_end_the_next_run(chats: ChatHarness) -
         await agent.result()
         await peer.until("complete")
         await agent.die(Exit(code=1))
-        await chats.rig.until(lambda: chats.rig.loaded(name).supervisor.agent is None)
+        await chats.core.until(lambda: chats.core.loaded(name).supervisor.agent is None)
         assert (await peer.subscribe(name))["isProcessing"] is False
-        assert peer.said() == ["complete", "text", "complete"]
+        assert peer.run_kinds() == ["complete", "text", "complete"]
 
 
 @pytest.mark.rules("S003-043")
 async def test_an_abort_before_the_agent_has_started_withdraws_the_message(chats: ChatHarness) -> None:
     """The original reports the message as aborted and runs it anyway."""
     name = await chats.session()
-    chats.rig.kind.launch_when.clear()
+    chats.core.kind.launch_when.clear()
     async with chats.peer() as peer:
         await peer.send(name, "never")
         await peer.say("chat.abort", sessionId=name)
         end = await peer.until("complete")
         assert (end["aborted"], end["success"], end["exitCode"]) == (True, False, 0)
-        chats.rig.kind.launch_when.set()
-        agent = await chats.rig.kind.launched()
+        chats.core.kind.launch_when.set()
+        agent = await chats.core.kind.launched()
         await peer.send(name, "and now")
         assert await agent.prompted() == "and now"
         assert len(agent.written) == 1
@@ -316,7 +316,7 @@ async def test_an_agent_that_dies_or_cannot_start_ends_its_run_with_an_error_and
         await peer.until("error")
         end = await peer.until("complete")
         assert (end["exitCode"], end["success"], end["aborted"]) == (1, False, False)
-        chats.rig.kind.failures.append(AgentMissing("There is no claude on this machine."))
+        chats.core.kind.failures.append(AgentMissing("There is no claude on this machine."))
         await peer.send(name, "two")
         assert "no claude" in (await peer.until("error"))["content"]
         assert (await peer.until("complete"))["exitCode"] == 1
@@ -330,7 +330,7 @@ async def test_a_client_chooses_neither_the_folder_nor_the_provider(chats: ChatH
         options = {"cwd": "/", "projectPath": "/", "resume": "x", "env": {"A": "b"}, "provider": "codex"}
         await peer.say("chat.send", sessionId=name, content="x", provider="codex", options=options)
         agent = await chats.agent()
-        assert (agent.launch.cwd, agent.launch.resume) == (str(chats.rig.cwd), "")
+        assert (agent.launch.cwd, agent.launch.resume) == (str(chats.core.cwd), "")
         assert agent.launch.settings == cmd.Settings()
         await agent.result()
         assert (await peer.until("complete"))["provider"] == "claude"
@@ -352,11 +352,11 @@ async def test_bypass_mode_is_allowed_by_policy_and_not_by_the_client(
         await peer.send(name, "x", options)
         error = await peer.until("protocol_error")
         assert error["code"] == "INTERNAL_ERROR" and "bypass" in error["error"].lower()
-    assert chats.rig.kind.agents == []
+    assert chats.core.kind.agents == []
 
 
 async def test_options_of_a_send_become_the_sessions_settings(tmp_path: Any) -> None:
-    async with chat_house(tmp_path, rig=CoreHarness(tmp_path, allow_bypass=True)) as chats:
+    async with open_chat(tmp_path, core=CoreHarness(tmp_path, allow_bypass=True)) as chats:
         name = await chats.session()
         async with chats.peer() as peer:
             options = {"permissionMode": "acceptEdits", "model": "opus", "effort": "high"}
@@ -368,13 +368,13 @@ async def test_options_of_a_send_become_the_sessions_settings(tmp_path: Any) -> 
             await peer.until("complete")
             await peer.send(name, "y", {"permissionMode": "plan", "skipPermissions": True, "model": "default"})
             await agent.prompted()
-            assert agent.told == [("mode", "plan")]
-            assert chats.rig.state(name).settings.model == "opus"
+            assert agent.requests == [("mode", "plan")]
+            assert chats.core.state(name).settings.model == "opus"
 
 
 async def test_the_scope_view_is_not_enough_to_send(chats: ChatHarness) -> None:
     name = await chats.session()
-    token = await chats.house.token("view")
+    token = await chats.gateway.token("view")
     async with chats.peer(token=token) as peer:
         await peer.send(name, "x")
         error = await peer.until("protocol_error")
@@ -382,7 +382,7 @@ async def test_the_scope_view_is_not_enough_to_send(chats: ChatHarness) -> None:
 
 
 async def test_too_many_messages_are_answered(tmp_path: Any) -> None:
-    async with chat_house(tmp_path, ServerLimits(commands_per_s=1)) as chats, chats.peer() as peer:
+    async with open_chat(tmp_path, ServerLimits(commands_per_s=1)) as chats, chats.peer() as peer:
         for _ in range(5):
             await peer.say("x")
         error = await peer.until(lambda frame: frame.get("code") == "INTERNAL_ERROR")

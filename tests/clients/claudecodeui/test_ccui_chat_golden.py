@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agents.claude.golden_claude import inputs
-from clients.claudecodeui.chat_harness import said
+from clients.claudecodeui.chat_harness import frame_kinds
 from clients.claudecodeui.chat_offline import ChatRecorder, Frame, shown
 from clients.cognova.chat_offline import SESSION
 from fairlead.model.formats.numbered_frames import FRAMES
@@ -31,7 +31,7 @@ def live(case: str) -> list[Frame]:
 
 
 def kinds(case: str) -> list[str]:
-    return said(live(case))
+    return frame_kinds(live(case))
 
 
 def rows(case: str) -> list[Frame]:

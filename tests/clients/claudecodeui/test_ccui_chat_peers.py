@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clients.claudecodeui.chat_harness import ChatHarness, chat_house
+from clients.claudecodeui.chat_harness import ChatHarness, open_chat
 from clients.cognova.chat_harness import stream
 from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.ids import SessionId
@@ -18,8 +18,8 @@ UNKNOWN = "99999999-9999-4999-8999-999999999999"
 
 async def turn(chats: ChatHarness, name: SessionId, number: int = 1, words: str = "hi") -> FakeAgent:
     """A whole run."""
-    await chats.rig.send("go", name)
-    agent = await chats.rig.kind.launched(number)
+    await chats.core.send("go", name)
+    agent = await chats.core.kind.launched(number)
     await agent.prompted()
     await agent.ready()
     await agent.text(words, f"m-{words}")
@@ -91,7 +91,7 @@ async def test_a_new_subscriber_gets_the_current_run_but_no_finished_runs(chats:
         assert ack["lastSeq"] > 0
         await idle.settled()
         assert idle.run() == []
-        await chats.rig.send("more", name)
+        await chats.core.send("more", name)
         await agent.prompted()
         await agent.text("two", "m2")
         await idle.until("text")
@@ -117,7 +117,7 @@ async def test_sequence_numbers_grow_over_runs_so_that_a_remembered_one_stays_va
         first = await peer.until("complete")
         assert first["seq"] == peer.client.sessions[name].seq
     for words in ("two", "three"):
-        await chats.rig.send(words, name)
+        await chats.core.send(words, name)
         await agent.prompted()
         await agent.text(words, f"m-{words}")
         await agent.result()
@@ -127,13 +127,13 @@ async def test_sequence_numbers_grow_over_runs_so_that_a_remembered_one_stays_va
         await back.until("complete")
         assert [frame["content"] for frame in back.run() if frame["kind"] == "text"] == ["two", "three"]
         assert all(frame["seq"] > first["seq"] for frame in back.run())
-    assert len(chats.rig.kind.agents) == 1, "one process for all turns; the original starts one for each"
+    assert len(chats.core.kind.agents) == 1, "one process for all turns; the original starts one for each"
 
 
 @pytest.mark.rules("S003-064", "S003-047", "S003-060", "S003-005")
 async def test_a_restart_of_the_gateway_loses_no_event_and_no_number(tmp_path: Path) -> None:
     client = ClaudeCodeUiClient()
-    async with chat_house(tmp_path) as chats:
+    async with open_chat(tmp_path) as chats:
         name = await chats.session()
         async with chats.peer(client) as peer:
             await peer.send(name, "go")
@@ -143,7 +143,7 @@ async def test_a_restart_of_the_gateway_loses_no_event_and_no_number(tmp_path: P
         place = client.sessions[name].seq
         await agent.text("Done.", "m2")
         await agent.result()
-    async with chat_house(tmp_path) as chats, chats.peer(client) as peer:
+    async with open_chat(tmp_path) as chats, chats.peer(client) as peer:
         await peer.subscribe(name, place)
         end = await peer.until("complete")
         assert end["success"] is True
@@ -170,7 +170,7 @@ async def test_a_run_whose_gateway_died_gets_one_complete_at_its_real_end(tmp_pa
     await killed.crash()
     again = CoreHarness(tmp_path)
     again.kind.follow_until.clear()
-    async with chat_house(tmp_path, rig=again) as chats, chats.peer() as peer:
+    async with open_chat(tmp_path, core=again) as chats, chats.peer() as peer:
         ack = await peer.subscribe(SESSION)
         assert ack["isProcessing"] is True
         assert (await peer.until("text"))["content"] == "Working."
@@ -192,7 +192,7 @@ async def test_a_sequence_number_that_never_existed_is_reported_as_a_gap(chats: 
         assert (error["code"], error["sessionId"]) == ("REPLAY_GAP", name)
         assert peer.client.sessions[name].gaps == 1
         # The socket receives the following frames, and REST has everything that it missed.
-        await chats.rig.send("more", name)
+        await chats.core.send("more", name)
         await agent.prompted()
         await agent.text("next", "m2")
         await peer.until("text")
@@ -297,7 +297,7 @@ async def test_a_subscribe_at_any_moment_of_a_stream_neither_misses_nor_repeats_
         acknowledged = 0
         all_there = asyncio.Event()
 
-        async def talk() -> None:
+        async def send_all() -> None:
             number = 0
             # The stream continues until all subscribers have joined, however slow they are.
             while number < 40 or not all_there.is_set():
@@ -323,7 +323,7 @@ async def test_a_subscribe_at_any_moment_of_a_stream_neither_misses_nor_repeats_
                 assert numbers == sorted(set(numbers))
                 return [row["content"] for row in late.client.sessions[name].rows]
 
-        _, *seen = await asyncio.gather(talk(), *(come(wait * 7) for wait in range(6)))
+        _, *seen = await asyncio.gather(send_all(), *(come(wait * 7) for wait in range(6)))
         await peer.until("complete")
         whole = [row["content"] for row in peer.client.sessions[name].rows]
         assert len(whole) >= 40
@@ -346,7 +346,9 @@ async def test_a_stalled_reader_does_not_delay_the_others_and_costs_little_memor
             await agent.result()
             await peer.until("complete")
             waiting = [
-                watcher.sink.backlog() for session in [chats.rig.registry.feed(name)] for watcher in session._watchers()
+                watcher.sink.backlog()
+                for session in [chats.core.registry.feed(name)]
+                for watcher in session._watchers()
             ]
             assert max(waiting) < 4 << 20
             slow.socket.transport.resume_reading()
@@ -385,11 +387,11 @@ async def test_only_the_viewed_session_is_streamed_and_the_others_send_whole_tex
         # The session is viewed again: it is streamed again from the next run on.
         await peer.send(one, "c")
         await first.prompted()
-        await chats.rig.all_live()
+        await chats.core.all_live()
         await stream(first, "Back", ".", message="m4")
         await first.result()
         await peer.until(lambda frame: frame["sessionId"] == one and frame["kind"] == "complete")
-        assert peer.said(one)[-4:] == ["stream_delta", "stream_delta", "stream_end", "complete"]
+        assert peer.run_kinds(one)[-4:] == ["stream_delta", "stream_delta", "stream_end", "complete"]
         numbers = [frame["seq"] for frame in peer.run(one)]
         assert numbers == sorted(set(numbers))
 
@@ -402,11 +404,11 @@ async def test_a_client_may_request_streams_of_several_sessions(chats: ChatHarne
         await quiet.say("chat.subscribe", sessions=[{"sessionId": one, "stream": False}])
         await quiet.until("chat_subscribed")
         await peer.subscribe(two)
-        await chats.rig.send("go", one)
+        await chats.core.send("go", one)
         agent = await chats.agent()
         await stream(agent, "He", "llo.")
         await agent.result()
         await peer.until("complete")
         await quiet.until("complete")
-        assert peer.said() == ["stream_delta", "stream_delta", "stream_end", "complete"]
+        assert peer.run_kinds() == ["stream_delta", "stream_delta", "stream_end", "complete"]
         assert [frame["kind"] for frame in quiet.run()] == ["text", "complete"]

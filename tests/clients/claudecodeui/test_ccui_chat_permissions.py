@@ -68,7 +68,7 @@ async def test_an_approval_is_requested_from_all_answered_once_and_reported_to_a
                 "owner (ann)",
             )
             assert peer.client.sessions[name].requests == {}
-        await chats.rig.until(lambda: answered(agent, "req-1"))
+        await chats.core.until(lambda: answered(agent, "req-1"))
         assert answer(agent, "req-1").behavior == "allow"
         # The sender of a late answer learns that the request is cancelled; its run continues.
         await one.say("chat.permission-response", requestId=request, allow=False)
@@ -83,14 +83,14 @@ async def test_a_denial_with_a_message_and_a_changed_input_reach_the_agent(chats
     async with chats.peer() as peer:
         _, agent, request = await asking(chats, peer)
         await peer.say("chat.permission-response", requestId=request, allow=0, message="not today")
-        await chats.rig.until(lambda: answered(agent, "req-1"))
+        await chats.core.until(lambda: answered(agent, "req-1"))
         assert (answer(agent, "req-1").behavior, answer(agent, "req-1").message) == ("deny", "not today")
         await agent.call("toolu_2", command="ls")
         await agent.ask("req-2", "toolu_2", command="ls")
         await peer.until("permission_request")
         changed = {"command": "ls -a"}
         await peer.say("chat.permission-response", requestId="req-2", allow=True, updatedInput=changed)
-        await chats.rig.until(lambda: answered(agent, "req-2"))
+        await chats.core.until(lambda: answered(agent, "req-2"))
         assert answer(agent, "req-2").updated_input == changed
 
 
@@ -101,7 +101,7 @@ async def test_a_question_is_answered_with_the_chosen_answers(chats: ChatHarness
         assert peer.run()[-1]["toolName"] == "AskUserQuestion"
         given = {"questions": questions, "answers": {"Which?": "this"}}
         await peer.say("chat.permission-response", requestId=request, allow=True, updatedInput=given)
-        await chats.rig.until(lambda: answered(agent, "req-1"))
+        await chats.core.until(lambda: answered(agent, "req-1"))
         assert answer(agent, "req-1").updated_input == given
 
 
@@ -109,7 +109,7 @@ async def test_an_unanswered_request_waits_indefinitely(chats: ChatHarness) -> N
     """The original silently denies it after 55 s."""
     async with chats.peer() as peer:
         name, agent, request = await asking(chats, peer)
-        await chats.rig.clock.advance(24 * 3600)
+        await chats.core.clock.advance(24 * 3600)
         assert [pending["requestId"] for pending in (await peer.subscribe(name))["pendingPermissions"]] == [request]
         assert agent.answers == []
 
@@ -131,7 +131,7 @@ async def test_an_answer_to_an_unknown_request_removes_the_card(chats: ChatHarne
 
 async def test_answering_needs_the_scope_approve(chats: ChatHarness) -> None:
     """The original does not check who answers."""
-    token = await chats.house.token("view", "chat")
+    token = await chats.gateway.token("view", "chat")
     async with chats.peer() as peer, chats.peer(token=token) as other:
         _, agent, request = await asking(chats, peer)
         await other.say("chat.permission-response", requestId=request, allow=True)
@@ -148,7 +148,7 @@ async def test_a_remembered_rule_does_not_allow_commands_chained_to_its_command(
         entry = "Bash(echo:*)"
         await peer.say("chat.permission-response", requestId=request, allow=True, rememberEntry=entry)
         await peer.until("permission_cancelled")
-        await chats.rig.until(lambda: answered(agent, "req-1"))
+        await chats.core.until(lambda: answered(agent, "req-1"))
         assert (await agent.check("toolu_2", command="echo two")).behavior == "allow"
         for command in ("echo hi; touch chained.txt", "echo $(touch x)", "echo a > /etc/b", "echo a && rm b"):
             assert (await agent.check("toolu_3", command=command)).behavior == "ask", command
@@ -159,9 +159,9 @@ async def test_an_answer_stays_valid_when_its_rule_cannot_be_remembered(chats: C
         name, agent, request = await asking(chats, peer)
         await peer.say("chat.permission-response", requestId=request, allow=True, rememberEntry="((")
         await peer.until("permission_cancelled")
-        await chats.rig.until(lambda: answered(agent, "req-1"))
+        await chats.core.until(lambda: answered(agent, "req-1"))
         assert answer(agent, "req-1").behavior == "allow"
-        assert chats.rig.state(name).rules == ()
+        assert chats.core.state(name).rules == ()
         (note,) = peer.client.sessions[name].notes
         start = "Your answer applies only this time and is not remembered. The rule '((' does not begin with"
         assert note.startswith(start)
@@ -169,13 +169,13 @@ async def test_an_answer_stays_valid_when_its_rule_cannot_be_remembered(chats: C
 
 async def test_a_file_tool_remembered_by_name_is_allowed_only_in_the_sessions_folder(chats: ChatHarness) -> None:
     """The app's *Allow & remember* sends the bare name of every tool but Bash."""
-    token = await chats.house.token("view", "chat", "approve")
+    token = await chats.gateway.token("view", "chat", "approve")
     async with chats.peer(token=token) as peer:
         name, agent, request = await asking(chats, peer, "Write", file_path="notes.txt", content="hello")
         await peer.say("chat.permission-response", requestId=request, allow=True, rememberEntry="Write")
         await peer.until("permission_cancelled")
-        await chats.rig.until(lambda: answered(agent, "req-1"))
-        assert chats.rig.state(name).rules == ("Write(./**)",)
+        await chats.core.until(lambda: answered(agent, "req-1"))
+        assert chats.core.state(name).rules == ("Write(./**)",)
         assert peer.client.sessions[name].notes == []
         await only_in_the_sessions_folder(agent, "Write")
 
@@ -184,7 +184,7 @@ async def test_a_request_is_cancelled_when_its_run_ends(chats: ChatHarness) -> N
     async with chats.peer() as peer:
         name, agent, _ = await asking(chats, peer)
         await peer.say("chat.abort", sessionId=name)
-        await chats.rig.until(lambda: ("interrupt", None) in agent.told)
+        await chats.core.until(lambda: ("interrupt", None) in agent.requests)
         await agent.result(subtype="error_during_execution", is_error=True, result=None)
         end = await peer.until("complete")
         assert end["aborted"] is True
@@ -196,12 +196,12 @@ async def test_a_request_is_cancelled_when_its_run_ends(chats: ChatHarness) -> N
 async def test_rules_of_the_app_apply_to_the_session_while_the_app_sends_them(chats: ChatHarness) -> None:
     """The app sends its whole list with each prompt; rules that are no longer in it no longer apply."""
     name = await chats.session()
-    token = await chats.house.token("view", "chat", "approve")
+    token = await chats.gateway.token("view", "chat", "approve")
     async with chats.peer(token=token) as peer:
         tools = {"allowedTools": ["Bash(git log:*)", "((", 7, "Bash", "Bash(make:*)"], "disallowedTools": ["WebFetch"]}
         await peer.send(name, "go", {"toolsSettings": tools})
         agent = await chats.agent()
-        assert (chats.rig.state(name).allow, chats.rig.state(name).deny) == (
+        assert (chats.core.state(name).allow, chats.core.state(name).deny) == (
             ("Bash(git log:*)", "Bash(make:*)"),
             ("WebFetch",),
         )
@@ -219,11 +219,11 @@ async def test_rules_of_the_app_apply_to_the_session_while_the_app_sends_them(ch
 
 async def test_without_the_scope_approve_rules_are_ignored_and_the_prompt_is_sent(chats: ChatHarness) -> None:
     name = await chats.session()
-    token = await chats.house.token("view", "chat")
+    token = await chats.gateway.token("view", "chat")
     async with chats.peer(token=token) as peer:
         await peer.send(name, "go", {"toolsSettings": {"allowedTools": ["Bash(make:*)"], "disallowedTools": []}})
         agent = await chats.agent()
-        assert chats.rig.state(name).allow == ()
+        assert chats.core.state(name).allow == ()
         assert (await agent.check("t1", command="make")).behavior == "ask"
         await agent.result()
         await peer.until("complete")
@@ -236,11 +236,11 @@ async def test_a_file_tool_allowed_by_name_in_the_app_is_allowed_only_in_the_ses
 ) -> None:
     """The app's list of tools contains bare names."""
     name = await chats.session()
-    token = await chats.house.token("view", "chat", "approve")
+    token = await chats.gateway.token("view", "chat", "approve")
     async with chats.peer(token=token) as peer:
         await peer.send(name, "go", {"toolsSettings": {"allowedTools": ["Write"], "disallowedTools": []}})
         agent = await chats.agent()
-        assert chats.rig.state(name).allow == ("Write(./**)",)
+        assert chats.core.state(name).allow == ("Write(./**)",)
         await only_in_the_sessions_folder(agent, "Write")
         await agent.result()
         await peer.until("complete")
@@ -249,7 +249,7 @@ async def test_a_file_tool_allowed_by_name_in_the_app_is_allowed_only_in_the_ses
 
 async def test_rejected_tool_permissions_are_explained_once(chats: ChatHarness) -> None:
     name = await chats.session()
-    token = await chats.house.token("view", "chat", "approve")
+    token = await chats.gateway.token("view", "chat", "approve")
     async with chats.peer(token=token) as peer:
         wide = {"toolsSettings": {"allowedTools": ["Bash", "Write"], "disallowedTools": []}}
         for _ in range(2):
@@ -275,16 +275,16 @@ async def test_rejected_tool_permissions_are_explained_once(chats: ChatHarness) 
 async def test_rejected_and_narrowed_rules_are_reported(chats: ChatHarness) -> None:
     name = await chats.session()
     many = tuple(f"Bash(make {number}:*)" for number in range(MOST_REQUESTED_RULES + 1))
-    reply = await chats.rig.do(cmd.SetRules(session=name, allow=("Bash", "Bash(ls:*)"), deny=many), BOB)
+    reply = await chats.core.do(cmd.SetRules(session=name, allow=("Bash", "Bash(ls:*)"), deny=many), BOB)
     assert reply.data == {
         "refused": {
             "Bash": "would allow every command: name one, or let an admin set it",
             many[-1]: "only the first 100 rules of a kind are taken",
         }
     }
-    narrowed = await chats.rig.do(cmd.SetRules(session=name, allow=("Write", "Bash(ls:*)"), deny=many[:-1]), BOB)
+    narrowed = await chats.core.do(cmd.SetRules(session=name, allow=("Write", "Bash(ls:*)"), deny=many[:-1]), BOB)
     assert narrowed.data == {"narrowed": {"Write": "Write(./**)"}}
-    await chats.rig.do(cmd.SetRules(session=name, allow=("Bash(ls:*)",), deny=many[:-1]), BOB)
-    before = await chats.rig.kinds(name)
-    await chats.rig.do(cmd.SetRules(session=name, allow=("Bash(ls:*)",), deny=many[:-1]), BOB)
-    assert await chats.rig.kinds(name) == before, "what is so already is not told again"
+    await chats.core.do(cmd.SetRules(session=name, allow=("Bash(ls:*)",), deny=many[:-1]), BOB)
+    before = await chats.core.kinds(name)
+    await chats.core.do(cmd.SetRules(session=name, allow=("Bash(ls:*)",), deny=many[:-1]), BOB)
+    assert await chats.core.kinds(name) == before, "what is so already is not told again"

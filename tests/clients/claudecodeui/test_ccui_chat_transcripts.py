@@ -107,9 +107,9 @@ def test_a_preview_that_is_too_short_is_not_used() -> None:
 
 
 def test_a_subscription_waits_until_the_file_is_loaded() -> None:
-    talk = ChatConversation(Handshake(head=HEAD, who=WHO, version="1", fresh=lambda: "f"))
+    conversation = ChatConversation(Handshake(head=HEAD, who=WHO, version="1", fresh=lambda: "f"))
     message = {"type": "chat.subscribe", "sessions": [{"sessionId": SESSION}]}
-    (run,) = talk.received(json.dumps(message).encode(), True)
+    (run,) = conversation.received(json.dumps(message).encode(), True)
     assert isinstance(run, RunFlow) and next(run.flow) == q.WaitLoaded(SessionId(SESSION))
 
 

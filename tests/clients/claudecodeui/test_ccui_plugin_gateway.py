@@ -45,7 +45,7 @@ async def joined(url: str, path: str, token: str) -> AsyncIterator[ClientConnect
         yield socket
 
 
-async def hear(socket: ClientConnection) -> Any:
+async def receive(socket: ClientConnection) -> Any:
     return await asyncio.wait_for(socket.recv(), PATIENCE)
 
 
@@ -56,7 +56,7 @@ async def test_the_sample_plugin_works_on_both_ports_and_serves_its_page(signed:
         joined(signed.door, "/plugin-ws/board", signed.token) as ann,
     ):
         await ann.send("hello")
-        assert await hear(owner) == await hear(ann) == "hello"
+        assert await receive(owner) == await receive(ann) == "hello"
     page = await signed.http.get("/api/plugins/board/assets/index.js")
     assert page.status_code == 200 and "export function mount" in page.text
     with pytest.raises(InvalidStatus) as refused:
@@ -80,10 +80,10 @@ async def test_the_three_sockets_share_the_http_port_and_each_has_its_own_protoc
         assert (await http.get("/health")).status_code == 200
         for socket in (chat, shell, plugin):
             await socket.send("no object")
-        assert json.loads(await hear(chat))["kind"] == "protocol_error"
-        output = json.loads(await hear(shell))
+        assert json.loads(await receive(chat))["kind"] == "protocol_error"
+        output = json.loads(await receive(shell))
         assert (output["type"], "Invalid websocket payload" in output["data"]) == ("output", True)
-        assert await hear(plugin) == "no object"
+        assert await receive(plugin) == "no object"
 
 
 @pytest.mark.rules("S003-125")
@@ -95,17 +95,17 @@ async def test_terminals_and_plugins_receive_no_broadcast(signed: SignedGateway)
     ):
         await shell.send(json.dumps({"type": "init", "provider": "plain-shell", "projectPath": str(signed.project)}))
         await shell.send(json.dumps({"type": "input", "data": "echo be''fore\r"}))
-        heard = await frames_until(shell, lambda frame: "before" in frame.get("data", ""))
+        received = await frames_until(shell, lambda frame: "before" in frame.get("data", ""))
         session = await signed.create("a new one")
         await frames_until(chat, lambda frame: frame["kind"] == "session_upserted" and frame["sessionId"] == session)
         await shell.send(json.dumps({"type": "input", "data": "echo af''ter\r"}))
-        heard += await frames_until(shell, lambda frame: "after" in frame.get("data", ""))
-        assert {frame["type"] for frame in heard} == {"output"}
+        received += await frames_until(shell, lambda frame: "after" in frame.get("data", ""))
+        assert {frame["type"] for frame in received} == {"output"}
         await plugin.send("the first thing that it hears")
-        assert await hear(plugin) == "the first thing that it hears"
+        assert await receive(plugin) == "the first thing that it hears"
 
 
-class AskNeighbour(ServiceCall, frozen=True):
+class AskNeighbour(ServiceCall[Any], frozen=True):
     """-> str"""
 
 
@@ -136,5 +136,5 @@ async def test_an_external_route_adds_one_handler_on_one_path_and_leaves_the_oth
             assert [socket.path for socket in before] == [socket.path for socket in plain.app.table.sockets]
         async with connect(f"{served.ws}/newcomer?token={served.admin}", proxy=None) as socket:
             with pytest.raises(ConnectionClosed):
-                await hear(socket)
+                await receive(socket)
             assert (socket.close_code, socket.close_reason) == (4000, "from the wiring")

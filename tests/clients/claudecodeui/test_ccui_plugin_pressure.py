@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import ClientConnection
 
-from clients.claudecodeui.test_ccui_plugins import House, hear, house_of
+from clients.claudecodeui.test_ccui_plugins import PluginSocketHarness, open_harness, receive
 from fairlead.plugins.ws_proxy import CLOSE_SECONDS, PLUGIN_BACKLOG_BYTES, UNSENT_BYTES, WebSocketProxy
 from fairlead_testing.clock import ManualClock
 from plugins.harness import ends, until, write_plugin
@@ -26,10 +26,10 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, clock: ManualClock) -> AsyncIterator[House]:
+async def harness(tmp_path: Path, clock: ManualClock) -> AsyncIterator[PluginSocketHarness]:
     write_plugin(tmp_path)
-    async with house_of(tmp_path, clock=clock) as made:
-        await made.desk.runs()
+    async with open_harness(tmp_path, clock=clock) as made:
+        await made.plugins.runs()
         try:
             yield made
         finally:
@@ -37,90 +37,90 @@ async def house(tmp_path: Path, clock: ManualClock) -> AsyncIterator[House]:
             (made.plugin / "hear").touch()
 
 
-def bridge_of(house: House) -> WebSocketProxy:
-    (bridge,) = house.desk.plugins._bridges
+def bridge_of(harness: PluginSocketHarness) -> WebSocketProxy:
+    (bridge,) = harness.plugins.plugins._bridges
     return bridge
 
 
 async def echoes(socket: ClientConnection) -> None:
     for number in range(50):
         await socket.send(f"{number}")
-        assert await hear(socket) == f"{number}"
+        assert await receive(socket) == f"{number}"
 
 
-async def test_a_client_that_does_not_read(house: House) -> None:
-    async with house.join() as lazy:
-        bridge = bridge_of(house)
+async def test_a_client_that_does_not_read(harness: PluginSocketHarness) -> None:
+    async with harness.join() as lazy:
+        bridge = bridge_of(harness)
         wire = bridge._wire
         assert wire is not None
         lazy.transport.pause_reading()
         await lazy.send(f"flood {COUNT} {SIZE}")
         await until(lambda: wire.backlog() > UNSENT_BYTES)
-        async with house.join() as other:
+        async with harness.join() as other:
             await echoes(other)
         assert wire.backlog() <= UNSENT_BYTES + SIZE + 16, "it stays there"
-        assert not (house.plugin / "flooded").exists(), "and the plugin waits"
+        assert not (harness.plugin / "flooded").exists(), "and the plugin waits"
         lazy.transport.resume_reading()
         for number in range(COUNT):
-            message = await hear(lazy)
+            message = await receive(lazy)
             assert message.startswith(f"{number} ") and len(message) == SIZE
-        await until((house.plugin / "flooded").exists)
+        await until((harness.plugin / "flooded").exists)
 
 
-async def test_a_plugin_that_does_not_read(house: House) -> None:
-    async with house.join() as socket:
-        bridge = bridge_of(house)
-        talking = await deafen(house, socket)
+async def test_a_plugin_that_does_not_read(harness: PluginSocketHarness) -> None:
+    async with harness.join() as socket:
+        bridge = bridge_of(harness)
+        talking = await deafen(harness, socket)
         await until(lambda: bridge.waiting > PLUGIN_BACKLOG_BYTES)
-        async with house.join() as other:
+        async with harness.join() as other:
             await echoes(other)
         assert bridge.waiting <= PLUGIN_BACKLOG_BYTES + READ + SIZE + 100 * 64, "it stays there"
         assert not talking.done(), "and the client waits"
-        (house.plugin / "hear").touch()
+        (harness.plugin / "hear").touch()
         for number in range(COUNT):
-            assert (await hear(socket)).startswith(f"{number} ")
+            assert (await receive(socket)).startswith(f"{number} ")
         await talking
 
 
 async def test_a_client_that_leaves_a_stalled_plugin_is_dropped_after_a_timeout(
-    house: House, clock: ManualClock
+    harness: PluginSocketHarness, clock: ManualClock
 ) -> None:
-    async with house.join() as socket:
-        bridge = bridge_of(house)
-        talking = await deafen(house, socket)
+    async with harness.join() as socket:
+        bridge = bridge_of(harness)
+        talking = await deafen(harness, socket)
         await until(lambda: bridge.waiting > PLUGIN_BACKLOG_BYTES)
         talking.cancel()
         socket.transport.abort()
     # A paused socket notices its end only when it is written to: here the test replaces the keepalive ping.
     wire = bridge._wire
     if wire is not None:
-        wire.hang_up(1011, "no answer to a ping")
+        wire.close(1011, "no answer to a ping")
     await until(lambda: bridge._left is not None)
-    assert house.desk.plugins._bridges == {bridge}, "the plugin may still hear what was said"
+    assert harness.plugins.plugins._bridges == {bridge}, "the plugin may still hear what was said"
     await clock.advance(CLOSE_SECONDS)
-    await until(lambda: not house.desk.plugins._bridges)
+    await until(lambda: not harness.plugins.plugins._bridges)
 
 
 async def test_the_gateway_stops_although_neither_side_reads(tmp_path: Path) -> None:
     made = write_plugin(tmp_path)
-    async with house_of(tmp_path) as house:
-        await house.desk.runs()
-        async with house.join() as socket:
-            talking = await deafen(house, socket)
-            await until(lambda: bridge_of(house).waiting > PLUGIN_BACKLOG_BYTES)
-            await house.desk.plugins.stop()
-            assert not house.desk.plugins._bridges
+    async with open_harness(tmp_path) as harness:
+        await harness.plugins.runs()
+        async with harness.join() as socket:
+            talking = await deafen(harness, socket)
+            await until(lambda: bridge_of(harness).waiting > PLUGIN_BACKLOG_BYTES)
+            await harness.plugins.plugins.stop()
+            assert not harness.plugins.plugins._bridges
             talking.cancel()
     assert ends(made) == []
 
 
-async def deafen(house: House, socket: ClientConnection) -> "asyncio.Task[None]":
+async def deafen(harness: PluginSocketHarness, socket: ClientConnection) -> "asyncio.Task[None]":
     """Stop the plugin from reading, and start a task in which the client sends a lot of data."""
     await socket.send("deaf")
-    await until((house.plugin / "deaf").exists)
+    await until((harness.plugin / "deaf").exists)
 
-    async def talk() -> None:
+    async def send_all() -> None:
         for number in range(COUNT):
             await socket.send(f"{number} ".ljust(SIZE, "x"))
 
-    return asyncio.create_task(talk())
+    return asyncio.create_task(send_all())

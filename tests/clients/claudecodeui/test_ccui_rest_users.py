@@ -71,7 +71,7 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 @pytest.mark.process
-async def test_a_stranger_learns_nothing_and_cannot_register(signed: SignedGateway) -> None:
+async def test_an_unauthenticated_client_learns_nothing_and_cannot_register(signed: SignedGateway) -> None:
     async with stranger(signed) as http:
         assert (await http.get("/api/auth/status")).json() == {"needsSetup": False, "isAuthenticated": False}
         refused = await http.post("/api/auth/register", json={"username": "eve", "password": PASSWORD})

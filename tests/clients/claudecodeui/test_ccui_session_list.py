@@ -34,7 +34,7 @@ async def test_a_changed_session_is_broadcast_to_every_socket_at_once(chats: Cha
         name = await chats.session(title="A plan")
         for peer in (one, two):
             update = await peer.until("session_upserted")
-            cwd = str(chats.rig.cwd)
+            cwd = str(chats.core.cwd)
             project = {"projectId": project_id(cwd), "path": cwd, "fullPath": cwd, "displayName": "work"}
             assert update == {
                 "kind": "session_upserted",
@@ -52,14 +52,14 @@ async def test_a_changed_session_is_broadcast_to_every_socket_at_once(chats: Cha
         await one.send(name, "go")
         await chats.agent()
         await two.until(lambda frame: frame["kind"] == "session_upserted" and "providerSessionId" in frame)
-        await chats.rig.do(cmd.Rename(session=name, title="Another"))
+        await chats.core.do(cmd.Rename(session=name, title="Another"))
         await two.until(lambda frame: frame["kind"] == "session_upserted" and frame["session"]["summary"] == "Another")
         assert set(two.kinds()) <= {"session_upserted", "protocol_error"}, "who watches nothing is told of changes only"
 
 
 @pytest.mark.rules("S003-024", "S003-128", "S003-133")
 async def test_a_closed_socket_receives_nothing_and_does_not_block_the_others(chats: ChatHarness) -> None:
-    doer = chats.house.app.dispatcher
+    doer = chats.gateway.app.dispatcher
     async with chats.peer() as stays:
         await stays.settled()
         async with chats.peer() as goes:
@@ -81,7 +81,7 @@ async def test_progress_of_a_list_is_broadcast(chats: ChatHarness) -> None:
     async with chats.peer() as one, chats.peer() as two:
         await one.settled()
         await two.settled()
-        doer = chats.house.app.dispatcher
+        doer = chats.gateway.app.dispatcher
         for current in (1, 2):
             assert await doer.dispatch(ANN, Broadcast(CHANNEL, loading(current, 2, "work"))) == 2
         for peer in (one, two):
@@ -103,7 +103,7 @@ async def test_every_frame_has_a_known_kind_and_no_type(chats: ChatHarness) -> N
     name = await chats.session()
     async with chats.peer() as peer:
         await peer.subscribe(name)
-        await chats.house.app.dispatcher.dispatch(ANN, Broadcast(CHANNEL, loading(1, 1)))
+        await chats.gateway.app.dispatcher.dispatch(ANN, Broadcast(CHANNEL, loading(1, 1)))
         await peer.send(name, "go")
         agent = await chats.agent()
         await stream(agent, "Hel", "lo.")
@@ -156,7 +156,7 @@ async def test_a_slow_socket_gets_only_the_latest_state_of_each_session_and_its_
     channel = await broadcasts.handlers()[JoinChannel](ANN, JoinChannel(CODEC))
     slow, quick = Slow(), Slow()
     quick.waiting = 0
-    member, other = channel.enter(slow), channel.enter(quick)
+    member, other = channel(slow), channel(quick)
     for title in ("first", "last"):
         for number in range(MAX_PENDING_SESSIONS + 10):
             name = SessionId(f"{number:032x}")
@@ -182,7 +182,7 @@ async def test_archived_and_deleted_sessions_are_not_broadcast(chats: ChatHarnes
     gone, kept = await chats.session(1), await chats.session(2)
     async with chats.peer() as peer:
         await peer.settled()
-        await chats.rig.do(cmd.Delete(session=gone))
-        await chats.rig.do(cmd.ArchiveSession(session=kept))
+        await chats.core.do(cmd.Delete(session=gone))
+        await chats.core.do(cmd.ArchiveSession(session=kept))
         last = await chats.session(3)
         assert (await peer.until("session_upserted"))["sessionId"] == last

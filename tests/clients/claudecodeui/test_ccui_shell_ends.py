@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.claudecodeui.shell_harness import SECRETS, ShellHarness, folders, open_desk_house
+from clients.claudecodeui.shell_harness import SECRETS, ShellHarness, folders, open_shell
 from fairlead.clients.claudecodeui.shell import MESSAGE_LIMIT, ShellCodec
 from fairlead.model.auth import Identity
 from fairlead.system.proctable import is_alive
@@ -18,7 +18,7 @@ from fairlead.terminals.api import OpenLauncher, TerminalOutput
 from fairlead.terminals.attachment import UNSENT_BYTES
 from fairlead.terminals.pty_session import PtySession
 from fairlead.terminals.registry import TerminalRegistry
-from fairlead.terminals.shells import left_warning
+from fairlead.terminals.shells import LEFT_WARNING
 from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 from server.fakes import until
@@ -28,19 +28,19 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[ShellHarness]:
-    async with open_desk_house(tmp_path) as house:
-        yield house
+async def harness(tmp_path: Path) -> AsyncIterator[ShellHarness]:
+    async with open_shell(tmp_path) as harness:
+        yield harness
 
 
 # --- exits and timeouts
 
 
 @pytest.mark.rules("S003-080", "S003-091")
-async def test_the_exit_is_reported_and_the_socket_stays_open(house: ShellHarness, tmp_path: Path) -> None:
-    async with house.sit() as client, house.sit() as other:
+async def test_the_exit_is_reported_and_the_socket_stays_open(harness: ShellHarness, tmp_path: Path) -> None:
+    async with harness.open_client() as client, harness.open_client() as other:
         await client.begin(tmp_path)
-        await client.seen("$")
+        await client.wait_for_text("$")
         await other.begin(tmp_path)
         await other.until(lambda: other.reconnects)
         await client.type("exit 3\r")
@@ -58,24 +58,24 @@ async def test_the_exit_is_reported_and_the_socket_stays_open(house: ShellHarnes
 @pytest.mark.rules("S003-093", "S003-094", "S003-095", "S003-096")
 async def test_an_unwatched_shell_is_stopped_after_half_an_hour(tmp_path: Path) -> None:
     clock = ManualClock()
-    async with open_desk_house(tmp_path, clock) as house:
-        async with house.sit() as client:
+    async with open_shell(tmp_path, clock) as harness:
+        async with harness.open_client() as client:
             await client.begin(tmp_path)
             await client.type("echo old words\r")
-            await client.said("old words")
+            await client.wait_for_line("old words")
             # An attached client keeps the shell alive, however long it is idle.
             await clock.advance(3 * 60 * 60)
-            shell = house.program()
+            shell = harness.program()
         await until(lambda: not shell.watched)
         await clock.advance(29 * 60)
-        assert shell.running and left_warning(60).strip() in shell.screen.lines
-        async with house.sit() as back:
+        assert shell.running and LEFT_WARNING.format(60).strip() in shell.screen.lines
+        async with harness.open_client() as back:
             await back.begin(tmp_path)
-            await back.seen(left_warning(60).strip())
+            await back.wait_for_text(LEFT_WARNING.format(60).strip())
             await clock.advance(3 * 60 * 60)
-            assert house.program() is shell
+            assert harness.program() is shell
             await back.type("echo more words; (sleep 1000; echo never) &\r")
-            await back.said("more words")
+            await back.wait_for_line("more words")
         await until(lambda: not shell.watched)
         await clock.advance(29 * 60 + 59)
         assert shell.running
@@ -83,29 +83,29 @@ async def test_an_unwatched_shell_is_stopped_after_half_an_hour(tmp_path: Path) 
         async with asyncio.timeout(PATIENCE):
             await shell.wait()
         assert not is_alive(shell.pid, shell.started)
-        async with house.sit() as new:
+        async with harness.open_client() as new:
             await new.begin(tmp_path)
-            await new.seen("$")
+            await new.wait_for_text("$")
             assert "words" not in new.text and not new.reconnects
 
 
 @pytest.mark.rules("S003-107")
-async def test_a_long_replay_is_one_bounded_frame(house: ShellHarness, tmp_path: Path) -> None:
-    async with house.sit() as client:
+async def test_a_long_replay_is_one_bounded_frame(harness: ShellHarness, tmp_path: Path) -> None:
+    async with harness.open_client() as client:
         await client.begin(tmp_path)
         await client.type("i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); echo line $i; done; echo do''ne\r")
-        await client.said("done")
-    async with house.sit() as back:
+        await client.wait_for_line("done")
+    async with harness.open_client() as back:
         await back.begin(tmp_path)
-        await back.hear()
-        replay = (await back.hear())["data"]
+        await back.next_frame()
+        replay = (await back.next_frame())["data"]
         assert [int(found) for found in re.findall(r"line (\d+)", replay)] == list(range(1, 5001))
         await back.type("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo fini''shed\r")
-        await back.said("finished")
-    async with house.sit() as last:
+        await back.wait_for_line("finished")
+    async with harness.open_client() as last:
         await last.begin(tmp_path)
-        await last.hear()
-        replay = (await last.hear())["data"]
+        await last.next_frame()
+        replay = (await last.next_frame())["data"]
         assert len(replay) < 512 * 1024
         assert "line 1\r" not in replay and "finished" in replay, "the oldest went, the newest is there"
 
@@ -114,42 +114,42 @@ async def test_a_long_replay_is_one_bounded_frame(house: ShellHarness, tmp_path:
 
 
 @pytest.mark.rules("S003-016")
-async def test_the_scope_terminal_is_needed(house: ShellHarness) -> None:
-    chatting = await house.served.token("view", "chat", "approve")
+async def test_the_scope_terminal_is_needed(harness: ShellHarness) -> None:
+    chatting = await harness.served.token("view", "chat", "approve")
     for token, status in ((chatting, 403), ("fl_wrong", 401)):
         with pytest.raises(InvalidStatus) as refused:
-            async with house.sit(token=token):
+            async with harness.open_client(token=token):
                 pass
         assert refused.value.response.status_code == status
-    assert house.terminals.names() == ()
+    assert harness.terminals.names() == ()
 
 
-async def test_the_environment_holds_no_secret(house: ShellHarness, tmp_path: Path) -> None:
+async def test_the_environment_holds_no_secret(harness: ShellHarness, tmp_path: Path) -> None:
     """Fault 13: it contains neither keys of the gateway nor folders outside the roots."""
-    async with house.sit() as client:
+    async with harness.open_client() as client:
         await client.begin(tmp_path)
         await client.type("env > found; echo wr''itten\r")
-        await client.said("written")
+        await client.wait_for_line("written")
     found = (tmp_path / "found").read_text()
     assert "TERM=xterm-256color" in found and "COLORTERM=truecolor" in found
     assert not [word for word in (*SECRETS, "secret") if word in found]
 
 
-async def test_a_too_large_frame_closes_only_its_socket(house: ShellHarness, tmp_path: Path) -> None:
-    async with house.sit() as client, house.sit() as other:
+async def test_a_too_large_frame_closes_only_its_socket(harness: ShellHarness, tmp_path: Path) -> None:
+    async with harness.open_client() as client, harness.open_client() as other:
         await other.begin(tmp_path)
-        await other.seen("$")
+        await other.wait_for_text("$")
         with contextlib.suppress(ConnectionClosed):
             await client.socket.send('{"type":"input","data":"' + "x" * (MESSAGE_LIMIT + 1) + '"}')
         with pytest.raises(ConnectionClosed) as closed:
-            await client.hear()
+            await client.next_frame()
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009
         await other.type("echo on $((40 + 2))\r")
-        await other.said("on 42")
+        await other.wait_for_line("on 42")
 
 
-async def test_keys_typed_during_the_start_are_kept_in_order(house: ShellHarness, tmp_path: Path) -> None:
-    async with house.sit() as client:
+async def test_keys_typed_during_the_start_are_kept_in_order(harness: ShellHarness, tmp_path: Path) -> None:
+    async with harness.open_client() as client:
         await client.begin(tmp_path)
         for number in range(200):
             await client.type(f"echo {number} >> typed\r")
@@ -178,19 +178,19 @@ class FullWire:
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...
-    def hang_up(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str) -> None:
         self.ended = True
 
 
 async def test_a_stalled_client_does_not_slow_the_others_and_costs_little_memory(
-    house: ShellHarness, tmp_path: Path
+    harness: ShellHarness, tmp_path: Path
 ) -> None:
     """Fault 7, for terminals: its queued data is bounded, and its screen is redrawn when it reads again."""
-    async with house.sit() as client:
+    async with harness.open_client() as client:
         await client.begin(tmp_path)
-        await client.seen("$")
-        owner = Identity("c", house.program().name.split("/")[1], "n", frozenset({"terminal"}))
-        switch = await house.desks.open(owner, OpenLauncher(codec=ShellCodec()))
+        await client.wait_for_text("$")
+        owner = Identity("c", harness.program().name.split("/")[1], "n", frozenset({"terminal"}))
+        switch = await harness.launcher.open(owner, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
         switch.attached(wire)
         switch.received(json.dumps(client.init(str(tmp_path))).encode())
@@ -205,13 +205,13 @@ async def test_a_stalled_client_does_not_slow_the_others_and_costs_little_memory
         assert CLEAN.encode() in b"".join(wire.sent).replace(b"\\u001b", b"\x1b") and len(b"".join(wire.sent)) < 600_000
         switch.detached(1000)
         await client.type("echo on $((40 + 2))\r")
-        await client.said("on 42")
+        await client.wait_for_line("on 42")
 
 
 async def test_the_number_of_terminals_is_limited(tmp_path: Path) -> None:
-    async with open_desk_house(tmp_path, most=1) as house, house.sit() as one, house.sit() as two:
+    async with open_shell(tmp_path, most=1) as harness, harness.open_client() as one, harness.open_client() as two:
         await one.begin(tmp_path)
-        await one.seen("$")
+        await one.wait_for_text("$")
         await two.begin(tmp_path, sessionId="another")
         await two.until(lambda: two.errors)
         assert "1 terminals are open" in two.errors[0]
@@ -220,58 +220,58 @@ async def test_the_number_of_terminals_is_limited(tmp_path: Path) -> None:
 
 
 async def test_an_internal_error_is_reported_without_its_text(
-    house: ShellHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: ShellHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with house.sit() as client:
+    async with harness.open_client() as client:
         with monkeypatch.context() as broken:
             broken.setattr(TerminalRegistry, "open", lambda *_: 1 // 0)
             await client.begin(tmp_path)
             await client.until(lambda: client.errors)
-        assert client.errors == ["The gateway failed: its log says why."]
+        assert client.errors == ["The gateway failed: see its log."]
         assert "ZeroDivisionError" in caplog.text
         await client.begin(tmp_path)
         await client.type("echo on $((40 + 2))\r")
-        await client.said("on 42")
+        await client.wait_for_line("on 42")
 
 
-async def test_a_shell_whose_folder_was_removed_can_still_be_attached(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_shell_whose_folder_was_removed_can_still_be_attached(harness: ShellHarness, tmp_path: Path) -> None:
     (inner,) = folders(tmp_path, "inner")
-    async with house.sit() as client:
+    async with harness.open_client() as client:
         await client.begin(inner)
         await client.type("rmdir ../inner; echo go''ne\r")
-        await client.said("gone")
+        await client.wait_for_line("gone")
         await client.begin(inner)
         await client.until(lambda: client.reconnects)
 
 
-async def test_switching_programs_works_after_unread_keys(house: ShellHarness, tmp_path: Path) -> None:
+async def test_switching_programs_works_after_unread_keys(harness: ShellHarness, tmp_path: Path) -> None:
     """A socket that was paused because its program did not read is resumed for the next program."""
     first, second = folders(tmp_path, "first", "second")
-    async with house.sit() as client:
+    async with harness.open_client() as client:
         await client.begin(first)
         await client.type("stty raw -echo; echo re''ady; sleep 1000\r")
-        await client.seen("ready")
+        await client.wait_for_text("ready")
         for _ in range(4):
             await client.type("k" * (MESSAGE_LIMIT // 2))
-        async with house.sit() as other:
+        async with harness.open_client() as other:
             await other.begin(first, forceRestart=True)
             await client.until(lambda: client.exit_codes)
         await client.begin(second)
         await client.type("echo on $((40 + 2))\r")
-        await client.said("on 42")
+        await client.wait_for_line("on 42")
 
 
 async def test_a_client_whose_terminal_cannot_be_shown_is_closed_with_1011(
-    house: ShellHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harness: ShellHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(terminal: PtySession, who: str, raw: bool) -> AsyncIterator[TerminalOutput]:
         if terminal.running:
             raise ValueError("no")
         yield TerminalOutput(b"")
 
-    async with house.sit() as client, house.sit() as other:
+    async with harness.open_client() as client, harness.open_client() as other:
         await other.begin(tmp_path)
-        await other.seen("$")
+        await other.wait_for_text("$")
         with monkeypatch.context() as patched:
             patched.setattr(PtySession, "watch", broken)
             await client.begin(tmp_path)
@@ -279,14 +279,14 @@ async def test_a_client_whose_terminal_cannot_be_shown_is_closed_with_1011(
                 await client.until(lambda: False)
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1011
         await other.type("echo on $((40 + 2))\r")
-        await other.said("on 42")
+        await other.wait_for_line("on 42")
 
 
-async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(house: ShellHarness, tmp_path: Path) -> None:
+async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(harness: ShellHarness, tmp_path: Path) -> None:
     who = Identity("c", "ann", "n", frozenset({"terminal"}))
     wish = json.dumps({"type": "init", "projectPath": str(tmp_path), "isPlainShell": True, "cols": 30}).encode()
     for rounds in range(12):
-        switch = await house.desks.open(who, OpenLauncher(codec=ShellCodec()))
+        switch = await harness.launcher.open(who, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
         # The first frame may arrive before the socket is attached.
         switch.received(wish)
@@ -299,9 +299,9 @@ async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(house: S
         switch.drained()
         await asyncio.sleep(0)
         assert len(wire.sent) == count
-    await until(lambda: not any(program.watched for program in house.programs()))
-    async with house.sit(token=await house.token_of("ann")) as client:
+    await until(lambda: not any(program.watched for program in harness.programs()))
+    async with harness.open_client(token=await harness.token_of("ann")) as client:
         await client.begin(tmp_path)
         await client.type("stty size\r")
         # The sizes of the clients that left no longer count.
-        await client.seen("24 80")
+        await client.wait_for_text("24 80")

@@ -36,10 +36,10 @@ async def test_a_shell_is_the_same_on_both_ports_and_ends_with_the_gateway(
         await one.begin(signed.project)
         await one.type(f"{PRINT_PID}; env | grep -c -i fairlead\r")
         await one.until(lambda: "]." in one.text)
-        await one.said("0")
+        await one.wait_for_line("0")
         await two.begin(signed.project)
         await two.until(lambda: two.reconnects)
-        await two.seen("pid:[")
+        await two.wait_for_text("pid:[")
         await two.begin("/etc")
         await two.until(lambda: two.errors)
         assert two.errors == ["Invalid project path"]

@@ -151,13 +151,15 @@ def test_the_memory_of_announced_urls_is_bounded() -> None:
 @pytest.mark.rules("S003-008")
 def test_input_before_the_socket_has_an_owner_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
-    talk = ShellConversation(Handshake(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))
+    conversation = ShellConversation(
+        Handshake(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f")
+    )
     frame = b'{"type":"input","data":"' + b"x" * (EARLY_BYTES // 4) + b'"}'
     for _ in range(10):
-        assert talk.throttled(frame, True, BadRequest("too many")) == ()
-    (attach,) = drive(talk, talk.opened(), lambda step, lane: None)
+        assert conversation.throttled(frame, True, BadRequest("too many")) == ()
+    (attach,) = drive(conversation, conversation.opened(), lambda step, lane: None)
     assert isinstance(attach, AttachOwner) and len(attach.early) == 3
-    (error,) = talk.failed(BadRequest("No."))
+    (error,) = conversation.failed(BadRequest("No."))
     assert isinstance(error, Write) and b"Error: No." in error.frames
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from websockets.asyncio.client import connect
 
 from clients.chat_client import ChatPeer, Frame
-from clients.mylifedb.harness import MyLifeDbGateway, open_house
+from clients.mylifedb.harness import MyLifeDbGateway, open_gateway
 from fairlead.clients.cognova import chat, conversations
 from fairlead.clients.cognova.history import PROJECTION
 from fairlead.clients.cognova.rest import with_errors
@@ -68,33 +68,33 @@ async def peer_at(
 
 
 class ChatHarness:
-    def __init__(self, house: MyLifeDbGateway) -> None:
-        self.house = house
-        self.rig: CoreHarness = house.rig
-        self.url = f"http://127.0.0.1:{house.port}"
+    def __init__(self, gateway: MyLifeDbGateway) -> None:
+        self.gateway = gateway
+        self.core: CoreHarness = gateway.core
+        self.url = f"http://127.0.0.1:{gateway.port}"
 
     @contextlib.asynccontextmanager
     async def peer(
         self, client: CognovaClient | None = None, *, token: str = "", **options: Any
     ) -> AsyncIterator[Peer]:
-        async with peer_at(self.url, token or self.house.admin, client, **options) as peer:
+        async with peer_at(self.url, token or self.gateway.admin, client, **options) as peer:
             yield peer
 
     async def agent(self, number: int = 1) -> FakeAgent:
         """The n-th process, after it has received the prompt that it was started for."""
-        agent = await self.rig.kind.launched(number)
+        agent = await self.core.kind.launched(number)
         await agent.prompted()
         await agent.ready()
-        await self.rig.all_live()
+        await self.core.all_live()
         return agent
 
     async def interrupted(self, agent: FakeAgent, times: int = 1) -> None:
         """Wait until the agent has received this number of interrupts, and let it obey."""
-        await self.rig.until(lambda: agent.told.count(("interrupt", None)) == times)
+        await self.core.until(lambda: agent.requests.count(("interrupt", None)) == times)
         await agent.result(subtype="error_during_execution", is_error=True, result=None)
 
     async def get(self, path: str, token: str = "") -> Any:
-        async with self.house.http(token) as http:
+        async with self.gateway.http(token) as http:
             return (await http.get(f"/cognova/api/conversations{path}")).json()["data"]
 
 
@@ -116,8 +116,8 @@ async def stream(agent: FakeAgent, *pieces: str, message: str = "m1", whole: boo
 
 
 @contextlib.asynccontextmanager
-async def chat_house(
-    folder: Path, limits: ServerLimits | None = None, rig: CoreHarness | None = None
+async def open_chat(
+    folder: Path, limits: ServerLimits | None = None, core: CoreHarness | None = None
 ) -> AsyncIterator[ChatHarness]:
-    async with open_house(folder, limits, protocol=CHAT, rig=rig) as house:
-        yield ChatHarness(house)
+    async with open_gateway(folder, limits, protocol=CHAT, core=core) as gateway:
+        yield ChatHarness(gateway)

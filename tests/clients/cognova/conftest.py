@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from clients.cognova.chat_harness import ChatHarness, chat_house
+from clients.cognova.chat_harness import ChatHarness, open_chat
 
 
 @pytest.fixture
 async def chats(tmp_path: Path) -> AsyncIterator[ChatHarness]:
-    async with chat_house(tmp_path) as made:
+    async with open_chat(tmp_path) as made:
         yield made

@@ -88,10 +88,10 @@ class Listener:
 
 class FeedHarness:
     def __init__(
-        self, rig: CoreHarness, room: NotificationService, credentials: Credentials, port: int, admin: str
+        self, core: CoreHarness, service: NotificationService, credentials: Credentials, port: int, admin: str
     ) -> None:
-        self.rig = rig
-        self.room = room
+        self.core = core
+        self.service = service
         self.credentials = credentials
         self.port = port
         self.admin = admin
@@ -126,51 +126,51 @@ class FeedHarness:
 
 
 @contextlib.asynccontextmanager
-async def open_feed_house(folder: Path) -> AsyncIterator[FeedHarness]:
-    rig = CoreHarness(folder)
-    rig.views = {view.name: view for view in PROTOCOL.views}
+async def open_feed(folder: Path) -> AsyncIterator[FeedHarness]:
+    core = CoreHarness(folder)
+    core.views = {view.name: view for view in PROTOCOL.views}
     numbers = iter(range(1, 1_000_000))
 
     def fresh() -> str:
         return f"00000000-0000-4000-8000-{next(numbers):012d}"
 
     async def describe(session: SessionId) -> tuple[str, tuple[str, ...]]:
-        summary = await rig.store.summary(session)
+        summary = await core.store.summary(session)
         return ("", ()) if summary is None else (summary.title, (summary.owner, *summary.shared))
 
     def news(session: SessionId, what: What) -> None:
-        room.session_changed(session, what)
+        service.session_changed(session, what)
 
-    rig.news = news
-    rig.committed = lambda session, events: room.committed(session, events)
-    await rig.start()
-    room = NotificationService(
-        rig.store.resources,
-        rig.store.documents,
-        lambda: rig.gateway,
+    core.news = news
+    core.committed = lambda session, events: service.committed(session, events)
+    await core.start()
+    service = NotificationService(
+        core.store.resources,
+        core.store.documents,
+        lambda: core.gateway,
         folder,
-        rig.clock,
+        core.clock,
         fresh=fresh,
         describe=describe,
         who_is=lambda credential: credentials.identity(credential),
-        caller=HttpClient(rig.clock),
+        caller=HttpClient(core.clock),
     )
-    await room.begin()
-    await room.start()
+    await service.begin()
+    await service.start()
     clock = SystemClock()
-    credentials = Credentials(rig.store.documents, clock)
+    credentials = Credentials(core.store.documents, clock)
     await credentials.load()
     admin = await credentials.create("token", "ann", ("admin",))
     binding = Binding(port=0)
     sockets = open_sockets(binding)
-    performers: dict[type[ServiceCall], ServiceHandler] = {
+    performers: dict[type[ServiceCall[Any]], ServiceHandler] = {
         **CredentialActions(credentials).handlers(),
-        **room.handlers(),
+        **service.handlers(),
     }
     limits = ServerLimits(commands_per_s=1000)
     parts = AppConfig(
         protocols=(PROTOCOL,),
-        gateway=rig.gateway,
+        gateway=core.gateway,
         handlers=performers,
         credentials=credentials,
         allowed_origins=allowed_origins(binding, sockets),
@@ -183,11 +183,11 @@ async def open_feed_house(folder: Path) -> AsyncIterator[FeedHarness]:
     serving = asyncio.create_task(runner.serve())
     await runner.ready()
     try:
-        yield FeedHarness(rig, room, credentials, sockets[0].getsockname()[1], admin.secret)
+        yield FeedHarness(core, service, credentials, sockets[0].getsockname()[1], admin.secret)
     finally:
         runner.stop()
         await serving
         await credentials.close()
-        await rig.registry.stop()
-        await room.stop()
-        await rig.store.close()
+        await core.registry.stop()
+        await service.stop()
+        await core.store.close()

@@ -37,7 +37,7 @@ class ShellClient(CognovaTerminalClient, OnSocket):
     async def closed(self) -> int:
         try:
             while True:
-                await self.hear()
+                await self.next_frame()
         except ConnectionClosed as closed:
             return closed.rcvd.code if closed.rcvd is not None else 0
 
@@ -66,7 +66,7 @@ class ShellHarness:
 
 
 @contextlib.asynccontextmanager
-async def open_shell_house(
+async def open_shell(
     root: Path, clock: Clock | None = None, program: str = "/bin/sh", most: int = 4
 ) -> AsyncIterator[ShellHarness]:
     chosen = clock or SystemClock()
@@ -82,7 +82,7 @@ async def open_shell_house(
         return path or str(root)
 
     shells = UserShells(terminals, chosen, settings, folder)
-    async with serving(performers=shells.performers()) as served:
+    async with serving(performers=shells.handlers()) as served:
         try:
             yield ShellHarness(served, terminals, root)
         finally:

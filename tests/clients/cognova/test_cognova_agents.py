@@ -10,8 +10,8 @@ from fairlead.clients.cognova import PROTOCOL, scheduled
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.web.requests import Head
-from fairlead.model.web.routes import Request, Response, Steps
+from fairlead.model.web.requests import Head, Response
+from fairlead.model.web.routes import Request, Steps
 from fairlead.notifications.api.cognova import AgentRun, ScheduledAgent
 from fairlead.notifications.api.resources import GetItem, ListItems
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from clients.cognova.chat_harness import ChatHarness, chat_house, stream
+from clients.cognova.chat_harness import ChatHarness, open_chat, stream
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentMissing
 from fairlead.model.ids import is_uuid
@@ -39,7 +39,7 @@ async def test_a_connection_needs_a_token_and_the_originals_header_carries_one(c
         async with chats.peer(token="wrong"):
             pass
     assert refused.value.response.status_code == 401
-    async with chats.peer(additional_headers={"X-API-Token": chats.house.admin}) as peer:
+    async with chats.peer(additional_headers={"X-API-Token": chats.gateway.admin}) as peer:
         await peer.until("connected")
 
 
@@ -78,7 +78,7 @@ async def test_further_messages_continue_the_conversation(chats: ChatHarness) ->
         assert peer.kinds()[2:] == ["stream_start", "text_delta", "stream_end"] * 3
         costs = [frame["costUsd"] for frame in peer.frames if frame["type"] == "chat:stream_end"]
         assert costs == [0.03, 0.01, 0.02]
-        assert len(chats.rig.kind.agents) == 1
+        assert len(chats.core.kind.agents) == 1
     assert (await chats.get(f"/{name}"))["totalCostUsd"] == 0.06
 
 
@@ -209,7 +209,7 @@ async def test_an_interrupt_ends_the_conversation_that_it_names_and_keeps_its_te
         await chats.interrupted(first)
         interrupted = await peer.until("interrupted")
         assert (tuple(interrupted), interrupted["conversationId"]) == (("type", "conversationId", "seq"), one)
-        assert second.told == []
+        assert second.requests == []
         await second.text("done")
         await second.result()
         assert (await peer.until("stream_end"))["conversationId"] == two
@@ -251,18 +251,18 @@ async def test_an_interrupt_of_background_work_alone_is_answered(chats: ChatHarn
         await peer.until("stream_end")
         await peer.say("chat:interrupt", conversationId=name)
         assert await peer.until("interrupted") == {"type": "chat:interrupted", "conversationId": name}
-        await chats.rig.until(lambda: ("interrupt", None) in agent.told)
+        await chats.core.until(lambda: ("interrupt", None) in agent.requests)
 
 
 async def test_an_interrupt_during_the_agents_start_withdraws_the_message(chats: ChatHarness) -> None:
-    chats.rig.kind.launch_when.clear()
+    chats.core.kind.launch_when.clear()
     async with chats.peer() as peer:
         name = await peer.begin("hello")
         await peer.say("chat:interrupt", conversationId=name)
         assert await peer.until("interrupted") == {"type": "chat:interrupted", "conversationId": name}
-        chats.rig.kind.launch_when.set()
+        chats.core.kind.launch_when.set()
         await peer.send("again", name)
-        agent = await chats.rig.kind.launched()
+        agent = await chats.core.kind.launched()
         assert await agent.prompted() == "again"
         assert len(agent.written) == 1
 
@@ -274,7 +274,7 @@ async def test_a_second_message_waits_for_its_turn_and_starts_no_second_run(chat
         agent = await chats.agent()
         for text in ("two", "three"):
             await peer.send(text, name)
-        await chats.rig.until(lambda: len(chats.rig.state(name).queue) == 2)
+        await chats.core.until(lambda: len(chats.core.state(name).queue) == 2)
         assert len(agent.written) == 1
         await agent.text("1")
         await agent.result()
@@ -286,7 +286,7 @@ async def test_a_second_message_waits_for_its_turn_and_starts_no_second_run(chat
             await peer.until("stream_end")
         assert peer.kinds()[2:] == ["stream_start", "text_delta", "stream_end"] * 3
         assert [answer.text for answer in peer.client.conversations[name].answers] == ["1", "two", "three"]
-        assert len(chats.rig.kind.agents) == 1
+        assert len(chats.core.kind.agents) == 1
 
 
 @pytest.mark.rules("S002-041", "S002-042")
@@ -332,7 +332,7 @@ async def test_an_agent_that_dies_leaves_no_conversation_streaming(chats: ChatHa
 
 @pytest.mark.rules("S002-053")
 async def test_an_agent_that_cannot_be_started_is_reported_once(chats: ChatHarness) -> None:
-    chats.rig.kind.failures.append(AgentMissing("There is no claude here: install it."))
+    chats.core.kind.failures.append(AgentMissing("There is no claude here: install it."))
     async with chats.peer() as peer:
         name = await peer.begin("one")
         await peer.until("stream_end")
@@ -343,7 +343,7 @@ async def test_an_agent_that_cannot_be_started_is_reported_once(chats: ChatHarne
 
 
 async def test_a_permission_is_answered_here_or_elsewhere_once(chats: ChatHarness) -> None:
-    view = await chats.house.token("view")
+    view = await chats.gateway.token("view")
     async with chats.peer() as peer, chats.peer() as other, chats.peer(token=view) as guest:
         name = await peer.begin("make")
         agent = await chats.agent()
@@ -361,7 +361,7 @@ async def test_a_permission_is_answered_here_or_elsewhere_once(chats: ChatHarnes
         assert (settled["requestId"], settled["allow"], settled["by"]) == ("req-1", False, "owner (ann)")
         await other.until("permission_resolved")
         assert other.client.conversations[name].requests == {}
-        await chats.rig.until(lambda: bool(agent.answers))
+        await chats.core.until(lambda: bool(agent.answers))
         ((request, decision),) = agent.answers
         assert (request, decision.behavior, decision.message) == ("req-1", "deny", "not now")
         await peer.say("chat:permission_response", requestId="req-1", allow=True)
@@ -370,7 +370,7 @@ async def test_a_permission_is_answered_here_or_elsewhere_once(chats: ChatHarnes
 
 
 async def test_the_scope_view_is_not_enough_to_begin_or_send(chats: ChatHarness) -> None:
-    view = await chats.house.token("view")
+    view = await chats.gateway.token("view")
     async with chats.peer() as peer, chats.peer(token=view) as guest:
         name = await peer.begin("one")
         await chats.agent()
@@ -402,9 +402,9 @@ async def test_two_messages_at_once_keep_their_order_and_an_interrupt_ends_the_f
 
 
 async def test_too_many_frames_are_reported_and_too_large_ones_close_only_their_sender(chats: ChatHarness) -> None:
-    folder = chats.rig.folder / "second"
+    folder = chats.core.folder / "second"
     folder.mkdir()
-    async with chat_house(folder, ServerLimits(commands_per_s=1, message_bytes=10_000)) as few, few.peer() as other:
+    async with open_chat(folder, ServerLimits(commands_per_s=1, message_bytes=10_000)) as few, few.peer() as other:
         async with few.peer() as peer:
             for _ in range(100):
                 await peer.say("ping")

@@ -53,7 +53,7 @@ class Dialogue:
             case "launched":
                 self.agents.append(await self.chats.agent(len(self.agents) + 1))
             case "stream":
-                await self.chats.rig.all_live()
+                await self.chats.core.all_live()
                 await stream(self.agents[-1], *args)
             case "interrupted":
                 self._interrupts += 1

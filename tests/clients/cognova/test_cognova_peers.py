@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from clients.cognova.chat_harness import ChatHarness, chat_house, stream
+from clients.cognova.chat_harness import ChatHarness, open_chat, stream
 from clients.cognova.chat_offline import frames_of
 from fairlead.clients.cognova.chat_frames import ENCODER
 from fairlead.model.errors import FairleadError
@@ -17,12 +17,12 @@ from sessions.harness import ANN, SESSION, CoreHarness, FakeAgent
 
 async def all_live(chats: ChatHarness, agent: FakeAgent) -> Any:
     """The session's hub, when its three peers have caught up: a peer that still catches up may get a block whole."""
-    feed: Any = chats.rig.registry.feed(agent.launch.session)
-    await chats.rig.until(lambda: [watcher.live for watcher in feed._watchers()] == [True] * 3)
+    feed: Any = chats.core.registry.feed(agent.launch.session)
+    await chats.core.until(lambda: [watcher.live for watcher in feed._watchers()] == [True] * 3)
     return feed
 
 
-async def test_every_peer_sees_the_same_stream_and_a_stranger_nothing(chats: ChatHarness) -> None:
+async def test_every_peer_sees_the_same_stream_and_other_users_see_nothing(chats: ChatHarness) -> None:
     async with chats.peer() as sender, chats.peer() as subscriber, chats.peer() as second, chats.peer() as stranger:
         name = await sender.begin("one")
         agent = await chats.agent()
@@ -30,7 +30,7 @@ async def test_every_peer_sees_the_same_stream_and_a_stranger_nothing(chats: Cha
         ack = await subscriber.until("subscribed")
         assert (ack["verdict"], ack["status"]) == ("ok", "streaming")
         await second.send("two", name)
-        await chats.rig.until(lambda: len(chats.rig.state(name).queue) == 1)
+        await chats.core.until(lambda: len(chats.core.state(name).queue) == 1)
         await all_live(chats, agent)
         await stream(agent, "a", "b")
         await agent.result()
@@ -74,7 +74,7 @@ async def test_a_returning_peer_gets_exactly_the_frames_it_missed(chats: ChatHar
             agent = await chats.agent()
             await there.say("chat:subscribe", conversationId=name, lastSeq=0)
             await there.until("subscribed")
-            await chats.rig.all_live()
+            await chats.core.all_live()
             await stream(agent, "Once ", "upon ", whole=False)
             await peer.until(lambda frame: frame.get("delta") == "upon ")
             await there.until(lambda frame: frame.get("delta") == "upon ")
@@ -113,7 +113,7 @@ async def test_a_returning_peer_gets_exactly_the_frames_it_missed(chats: ChatHar
             if away == "until its end":
                 deltas = [frame["delta"] for frame in peer.frames if frame["type"] == "chat:text_delta"]
                 assert deltas == ["a time"]
-            await chats.rig.until(lambda: not there.client.conversations[name].streaming)
+            await chats.core.until(lambda: not there.client.conversations[name].streaming)
         assert there.client.conversations[name].answers == client.conversations[name].answers
 
 
@@ -137,8 +137,8 @@ async def test_the_rest_of_an_entry_follows_its_first_frame(chats: ChatHarness) 
 @pytest.mark.rules("S002-008", "S002-009")
 async def test_a_conversation_survives_a_restart_and_a_peer_continues_it(tmp_path: Path) -> None:
     client = CognovaClient()
-    rig = CoreHarness(tmp_path)
-    async with chat_house(tmp_path, rig=rig) as chats, chats.peer(client) as peer:
+    core = CoreHarness(tmp_path)
+    async with open_chat(tmp_path, core=core) as chats, chats.peer(client) as peer:
         name = await peer.begin("one")
         agent = await chats.agent()
         await stream(agent, "fir", "st")
@@ -147,7 +147,7 @@ async def test_a_conversation_survives_a_restart_and_a_peer_continues_it(tmp_pat
         await agent.result()
         await peer.until("stream_end")
         before = await chats.get(f"/{name}")
-    async with chat_house(tmp_path, rig=rig) as chats:
+    async with open_chat(tmp_path, core=core) as chats:
         after = await chats.get(f"/{name}")
         assert after["messages"] == before["messages"]
         assert [message["role"] for message in after["messages"]] == ["user", "assistant"]
@@ -223,7 +223,7 @@ async def test_a_deleted_conversation_is_not_found_and_other_peers_stay_connecte
             agent = await chats.agent(number)
             await agent.result()
             await peer.until("stream_end")
-        async with chats.house.http() as http:
+        async with chats.gateway.http() as http:
             assert (await http.delete(f"/cognova/api/conversations/{names[0]}")).status_code == 200
         await peer.send("more", names[0])
         assert (await peer.until("error"))["message"] == "Conversation not found"
@@ -253,15 +253,15 @@ class SlowSink:
 @pytest.mark.parametrize("read_before", [0, 1, 2, 3])
 async def test_a_slow_reader_misses_nothing_and_gets_nothing_twice(tmp_path: Path, read_before: int) -> None:
     """It falls behind in the middle of a text whose pieces are gone from the log when it reads again."""
-    rig = await CoreHarness(tmp_path).start()
-    agent = await rig.working()
+    core = await CoreHarness(tmp_path).start()
+    agent = await core.working()
     sink = SlowSink()
-    watch = await rig.gateway.watch(ANN, SESSION, Cursor(0), ENCODER, sink)
+    watch = await core.gateway.watch(ANN, SESSION, Cursor(0), ENCODER, sink)
     watch.start()
-    await rig.until(lambda: watch.live)
+    await core.until(lambda: watch.live)
     pieces = ["Once ", "upon ", "a ", "time"]
     await stream(agent, *pieces[:read_before], whole=False)
-    await rig.until(lambda: len([f for f in frames_of(sink.data) if "delta" in f]) == read_before)
+    await core.until(lambda: len([f for f in frames_of(sink.data) if "delta" in f]) == read_before)
     sink.full = 2 << 20
     body = {"type": "stream_event", "session_id": SESSION, "parent_tool_use_id": None}
     for number, piece in enumerate(pieces[read_before:]):
@@ -269,13 +269,13 @@ async def test_a_slow_reader_misses_nothing_and_gets_nothing_twice(tmp_path: Pat
         await agent.say(body | {"uuid": f"late-{number}", "event": delta})
     await agent.text("Once upon a time", "m1")
     await agent.result()
-    await rig.until(lambda: not watch.live)
+    await core.until(lambda: not watch.live)
     sink.full = 0
     watch.drained()
-    await rig.until(lambda: b"stream_end" in sink.data)
+    await core.until(lambda: b"stream_end" in sink.data)
     frames = frames_of(sink.data)
     assert "".join(frame["delta"] for frame in frames if "delta" in frame) == "Once upon a time"
     numbers = [frame["seq"] for frame in frames]
     assert numbers == sorted(set(numbers)) and all(number >= FRAMES for number in numbers)
     watch.close()
-    await rig.stop()
+    await core.stop()

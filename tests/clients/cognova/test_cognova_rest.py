@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from clients.cognova.chat_harness import ChatHarness, chat_house
+from clients.cognova.chat_harness import ChatHarness, open_chat
 from fairlead.clients.cognova import PROTOCOL
 from fairlead.model.commands import ArchiveSession, Steer
 from fairlead.model.content import TextBlock
@@ -36,10 +36,10 @@ async def test_conversations_are_listed_by_start_time_newest_first(chats: ChatHa
     names = []
     for number, text in enumerate(("one", "two"), 1):
         names.append(await talked(chats, text, number))
-        await chats.rig.clock.advance(1)
+        await chats.core.clock.advance(1)
     async with chats.peer() as peer:
         await peer.send("more", names[0])
-        agent = chats.rig.kind.agents[0]
+        agent = chats.core.kind.agents[0]
         await agent.prompted()
         listed = await chats.get("")
         assert [(one["id"], one["status"], one["messageCount"]) for one in listed] == [
@@ -55,7 +55,7 @@ async def test_conversations_are_listed_by_start_time_newest_first(chats: ChatHa
     assert (second["messageCount"], second["totalCostUsd"], second["status"]) == (4, 0.4, "idle")
     assert (first["title"], first["isMain"], first["summary"], first["sessionId"]) == ("two", False, None, names[1])
     assert first["sdkSessionId"] and first["startedAt"].endswith("Z") and first["endedAt"].endswith("Z")
-    await chats.rig.do(ArchiveSession(session=SessionId(names[0])))
+    await chats.core.do(ArchiveSession(session=SessionId(names[0])))
     assert [one["id"] for one in await chats.get("")] == [names[1]]
 
 
@@ -79,7 +79,7 @@ async def test_a_conversation_has_its_messages_in_order(chats: ChatHarness) -> N
 
 
 async def test_a_conversation_is_created_renamed_and_deleted(chats: ChatHarness) -> None:
-    async with chats.house.http() as http:
+    async with chats.gateway.http() as http:
         made = (await http.post(PATH, json={"title": "Plans"})).json()["data"]
         assert (made["title"], made["messageCount"], made["status"], made["endedAt"]) == ("Plans", 0, "idle", None)
         one = f"{PATH}/{made['id']}"
@@ -117,7 +117,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
 async def test_errors_have_the_shape_of_the_original(
     chats: ChatHarness, method: str, path: str, body: Any, status: int, message: str
 ) -> None:
-    async with chats.house.http() as http:
+    async with chats.gateway.http() as http:
         answer = await http.request(method, PATH + path, json=body)
     error = answer.json()
     assert (answer.status_code, tuple(error)) == (status, ("statusCode", "statusMessage", "message"))
@@ -125,16 +125,16 @@ async def test_errors_have_the_shape_of_the_original(
 
 
 async def test_deleting_an_unknown_conversation_succeeds(chats: ChatHarness) -> None:
-    async with chats.house.http() as http:
+    async with chats.gateway.http() as http:
         for name in (UNKNOWN, "nonsense"):
             answer = await http.delete(f"{PATH}/{name}")
             assert (answer.status_code, answer.json()) == (200, {"data": {"success": True}})
 
 
 async def test_the_originals_header_carries_the_token_and_scopes_are_checked(chats: ChatHarness) -> None:
-    view = await chats.house.token("view")
+    view = await chats.gateway.token("view")
     name = await talked(chats, "one", 1)
-    async with chats.house.http() as http:
+    async with chats.gateway.http() as http:
         del http.headers["authorization"]
         assert (await http.get(PATH)).status_code == 401
         assert (await http.get(PATH, headers={"X-API-Token": view})).status_code == 200
@@ -147,7 +147,7 @@ async def test_a_steering_message_is_stored_after_the_running_answer(chats: Chat
         name = await peer.begin("one")
         agent = await chats.agent()
         await agent.text("Working.")
-        await chats.rig.do(Steer(session=SessionId(name), content=(TextBlock("faster"),)))
+        await chats.core.do(Steer(session=SessionId(name), content=(TextBlock("faster"),)))
         await agent.text("Faster it is.")
         await agent.result()
         await peer.until("stream_end")
@@ -166,12 +166,12 @@ def test_the_chat_is_part_of_the_protocol() -> None:
 
 
 async def test_no_conversation_stays_streaming_after_the_gateway_died(tmp_path: Path) -> None:
-    rig = await CoreHarness(tmp_path).start()
-    agent = await rig.working()
+    core = await CoreHarness(tmp_path).start()
+    agent = await core.working()
     await agent.text("Half of it.")
-    await rig.crash()
-    async with chat_house(tmp_path, rig=rig) as chats:
-        await rig.until(lambda: rig.registry.loaded(SESSION) is None or rig.state().turn is None)
+    await core.crash()
+    async with open_chat(tmp_path, core=core) as chats:
+        await core.until(lambda: core.registry.loaded(SESSION) is None or core.state().turn is None)
         one = await chats.get(f"/{SESSION}")
         assert (one["status"], one["messageCount"]) == ("error", 2)
         assert one["messages"][1]["content"] == [{"type": "text", "text": "Half of it."}]

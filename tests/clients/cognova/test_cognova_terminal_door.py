@@ -26,7 +26,7 @@ async def test_a_shell_is_the_same_on_a_door_and_ends_with_the_gateway(tmp_path:
             first, second = ShellClient(one), ShellClient(two)
             await first.type(f"pwd; env | grep -c FAIRLEAD; {PRINT_PID}\r")
             await second.until(lambda: "]." in second.text)
-            await second.seen(str(tmp_path)[:60])
+            await second.wait_for_text(str(tmp_path)[:60])
             await first.until(lambda: "]." in first.text)
             process = outside(first.text)
             assert is_alive(*process)

@@ -76,11 +76,13 @@ def test_case(case: str) -> None:
 
 def test_input_for_a_starting_shell_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
-    talk = ShellConversation(Handshake(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f"))
+    conversation = ShellConversation(
+        Handshake(head=Head(method="GET", path="/"), who=who, version="1", fresh=lambda: "f")
+    )
     frame = b'{"type":"ping","more":"' + b"x" * (EARLY_BYTES // 4) + b'"}'
     for _ in range(10):
-        assert talk.throttled(frame, True, BadRequest("too many")) == ()
-    error, *pongs = talk.failed(BadRequest("No."))
+        assert conversation.throttled(frame, True, BadRequest("too many")) == ()
+    error, *pongs = conversation.failed(BadRequest("No."))
     assert isinstance(error, Write) and b"Failed to start terminal: No." in error.frames
     assert len(pongs) == 3
-    assert talk.throttled(frame, True, BadRequest("too many")) == ()
+    assert conversation.throttled(frame, True, BadRequest("too many")) == ()

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from clients.cognova.notifications_harness import FeedHarness, open_feed_house
+from clients.cognova.notifications_harness import FeedHarness, open_feed
 from fairlead.notifications.api.feed import FeedItem
 from fairlead_testing.notifications_client import NotificationsClient
 from golden.cases import read_lines
@@ -42,16 +42,16 @@ def write(case: str, name: str, found: list[Any]) -> None:
     (CASES / case / name).write_text(text)
 
 
-class Play:
+class CasePlayer:
     """Plays a case; `{id}` is the id of the last created resource."""
 
-    def __init__(self, house: FeedHarness) -> None:
-        self._house = house
+    def __init__(self, harness: FeedHarness) -> None:
+        self._harness = harness
         self._id = ""
         self.answers: list[Any] = []
 
     async def run(self, case: str) -> list[Any]:
-        async with self._house.listener() as listener:
+        async with self._harness.listener() as listener:
             await listener.until(1)
             for line in lines(case, "in.jsonl"):
                 if "call" in line:
@@ -62,18 +62,18 @@ class Play:
                 elif "advance" in line:
                     await self._advance(line["advance"])
                 else:
-                    await self._house.room.feed.write(msgspec.convert(line["tell"], FeedItem))
+                    await self._harness.service.feed.write(msgspec.convert(line["tell"], FeedItem))
             return await listener.settled()
 
     async def _advance(self, seconds: float) -> None:
-        await self._house.rig.clock.advance(seconds)
-        if (ringing := self._house.room.scheduler._ringing) is not None:
+        await self._harness.core.clock.advance(seconds)
+        if (ringing := self._harness.service.scheduler._ringing) is not None:
             await asyncio.wait({ringing})
 
     async def _call(self, line: Any) -> None:
         method, path = line["call"].replace("{id}", self._id).split(" ", 1)
         body = json.loads(json.dumps(line.get("body")).replace("{id}", self._id))
-        answer = await self._house.call(method, path, body)
+        answer = await self._harness.call(method, path, body)
         reply = answer.json()
         self.answers.append({"call": line["call"], "status": answer.status_code, "body": reply})
         if method == "POST" and answer.status_code == 200 and "data" in reply:
@@ -84,13 +84,13 @@ class Play:
 @pytest.mark.rules("S002-002", "S002-083", "S002-092", "S002-135")
 @pytest.mark.parametrize("case", NAMES)
 async def test_a_case_comes_out_as_written(case: str, tmp_path: Path) -> None:
-    async with open_feed_house(tmp_path) as house:
-        play = Play(house)
-        frames = await play.run(case)
+    async with open_feed(tmp_path) as harness:
+        player = CasePlayer(harness)
+        frames = await player.run(case)
     if os.environ.get("FAIRLEAD_WRITE"):
-        write(case, "answers.jsonl", play.answers)
+        write(case, "answers.jsonl", player.answers)
         write(case, "frames.jsonl", frames)
-    assert play.answers == lines(case, "answers.jsonl")
+    assert player.answers == lines(case, "answers.jsonl")
     assert frames == lines(case, "frames.jsonl")
 
 

@@ -49,7 +49,7 @@ class DirectPeer:
 
 
 @contextlib.asynccontextmanager
-async def seated(gateway: GatewayInfo, session: str, token: str | None = None) -> AsyncIterator[DirectPeer]:
+async def connect_peer(gateway: GatewayInfo, session: str, token: str | None = None) -> AsyncIterator[DirectPeer]:
     token = gateway.token if token is None else token
     url = gateway.url.replace("http", "ws", 1)
     headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -7,7 +7,7 @@ import pytest
 
 from clients.happy import envelopes
 from clients.happy.envelopes import Schema, real_schema
-from clients.happy.harness import HappyGateway, at_home
+from clients.happy.harness import HappyGateway, open_gateway
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,6 +31,6 @@ def all_pass_the_schema(schema: Schema) -> Iterator[None]:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[HappyGateway]:
-    async with at_home(tmp_path) as made:
+async def gateway(tmp_path: Path) -> AsyncIterator[HappyGateway]:
+    async with open_gateway(tmp_path) as made:
         yield made

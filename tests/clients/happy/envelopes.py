@@ -76,7 +76,7 @@ class MappedSession:
         return self
 
 
-def told(inputs: Iterable[Input]) -> list[Envelope]:
+def map_envelopes(inputs: Iterable[Input]) -> list[Envelope]:
     return MappedSession().run(inputs).envelopes
 
 

@@ -61,7 +61,7 @@ class HappyGateway:
         self.url = f"/v3/sessions/{session}/messages"
 
     @contextlib.asynccontextmanager
-    async def seat(
+    async def open_peer(
         self, query: str = "", client: HappyClient | None = None, session: str = "", token: str | None = None
     ) -> AsyncIterator[HappyPeer]:
         token = self.gateway.token if token is None else token
@@ -83,12 +83,12 @@ class HappyGateway:
         return page
 
 
-def said(text: str) -> dict[str, Any]:
+def user_message(text: str) -> dict[str, Any]:
     return {"role": "user", "content": {"type": "text", "text": text}, "meta": {"sentFrom": "phone"}}
 
 
 @contextlib.asynccontextmanager
-async def at_home(tmp_path: Path, session: str = "") -> AsyncIterator[HappyGateway]:
+async def open_gateway(tmp_path: Path, session: str = "") -> AsyncIterator[HappyGateway]:
     """Run a gateway on the data below `tmp_path`, with a new session unless `session` is given."""
     given = {"data": str(tmp_path / "data"), "port": 0, "roots": [str(tmp_path)], "agent": "demo"}
     config = load({"HOME": str(tmp_path)}, given).config
@@ -100,7 +100,7 @@ async def at_home(tmp_path: Path, session: str = "") -> AsyncIterator[HappyGatew
             yield HappyGateway(gateway, http, session)
 
 
-async def answer_all(house: HappyGateway, peer: HappyPeer) -> None:
+async def answer_all(gateway: HappyGateway, peer: HappyPeer) -> None:
     """Allow every permission request over the native protocol until the turn is over."""
     while True:
         await peer.until(lambda client: waiting(peer) or (client.state.turns and not client.state.open_turn))
@@ -108,7 +108,7 @@ async def answer_all(house: HappyGateway, peer: HappyPeer) -> None:
         if not asked:
             return
         for request in asked:
-            answer = await house.http.post(f"/v1/permissions/{request}", json={"behavior": "allow"})
+            answer = await gateway.http.post(f"/v1/permissions/{request}", json={"behavior": "allow"})
             assert answer.status_code == 200, answer.text
         await peer.until(lambda client: not waiting(peer))
 

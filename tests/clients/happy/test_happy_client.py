@@ -10,10 +10,10 @@ from clients.happy.envelopes import (
     assistant,
     call,
     client_of,
+    map_envelopes,
     over,
     result,
     text,
-    told,
     user,
     wire,
 )
@@ -36,7 +36,7 @@ def shown(ev: dict[str, Any], **more: Any) -> Shown | None:
 
 @pytest.mark.rules("S001-068", "S001-101", "S001-102")
 def test_example_2_as_an_app_has_it() -> None:
-    made = told(
+    made = map_envelopes(
         [
             assistant(call("Task", "toolu_task_1")),
             assistant(text("Subagent: found 3 files."), parent_tool_use_id="toolu_task_1"),
@@ -162,7 +162,9 @@ def test_a_subagents_messages_are_shown_under_the_call_that_started_it() -> None
 
 
 def test_the_subagent_of_a_hidden_task_is_shown_in_the_chat_itself() -> None:
-    made = told([assistant(call("Task", "toolu_a")), assistant(text("inside"), parent_tool_use_id="toolu_a"), over()])
+    made = map_envelopes(
+        [assistant(call("Task", "toolu_a")), assistant(text("inside"), parent_tool_use_id="toolu_a"), over()]
+    )
     client = client_of(made)
     assert client.tracer.children == {}
     assert next(item["id"] for item in made if item["ev"].get("text") == "inside") in client.tracer.main
@@ -217,14 +219,14 @@ def test_a_parent_that_is_not_a_uuid_is_not_waited_for() -> None:
 
 
 def test_a_client_accepts_each_message_once_and_requests_missing_ones() -> None:
-    made = [wire(item) for item in told([assistant(text("a")), assistant(text("b")), over()])]
+    made = [wire(item) for item in map_envelopes([assistant(text("a")), assistant(text("b")), over()])]
     client = HappyClient()
     assert client.receive(1, made[0])
     assert client.receive(1, made[0])
     assert not client.receive(3, made[2])
     assert client.state.last_seq == 1
     client.page(list(enumerate(made, 1)))
-    assert client.state == client_of(told([assistant(text("a")), assistant(text("b")), over()])).state
+    assert client.state == client_of(map_envelopes([assistant(text("a")), assistant(text("b")), over()])).state
 
 
 def test_a_client_detects_envelopes_out_of_place() -> None:

@@ -28,7 +28,7 @@ from fairlead.model.views import NewRow
 from fairlead_testing.happy_client import HappyClient
 
 
-class Play:
+class RandomSession:
     """A generated, unlikely session: subagents inside subagents, text before its call, results in any order or missing,
     background work, interrupts, crashes and steering at any moment."""
 
@@ -119,7 +119,9 @@ class Play:
         return self.made
 
 
-plays = st.tuples(st.randoms(use_true_random=False), st.integers(5, 60)).map(lambda made: Play(made[0]).play(made[1]))
+plays = st.tuples(st.randoms(use_true_random=False), st.integers(5, 60)).map(
+    lambda made: RandomSession(made[0]).play(made[1])
+)
 
 
 @given(plays)

@@ -12,12 +12,12 @@ from clients.happy.envelopes import (
     bare,
     call,
     kinds,
+    map_envelopes,
     over,
     prompt,
     result,
     row,
     text,
-    told,
     user,
 )
 from fairlead.clients.happy.envelopes import subagent_title, title_of
@@ -34,7 +34,7 @@ A1, A2 = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-000000
 
 @pytest.mark.rules("S001-034", "S001-035", "S001-036", "S001-046")
 def test_a_users_text_is_one_envelope_without_a_turn() -> None:
-    (envelope,) = told([prompt("hello", P1)])
+    (envelope,) = map_envelopes([prompt("hello", P1)])
     assert envelope["role"] == "user"
     assert envelope["ev"] == {"t": "text", "text": "hello"}
     assert "turn" not in envelope
@@ -61,7 +61,7 @@ def test_a_message_typed_into_a_terminal_keeps_both_ids() -> None:
     )
     (envelope,) = MappedSession().take([typed])
     assert (envelope["claudeUuid"], envelope["localId"]) == (A1, P1)
-    assert envelope["id"] == told([prompt("x", P1)])[0]["id"]
+    assert envelope["id"] == map_envelopes([prompt("x", P1)])[0]["id"]
 
 
 @pytest.mark.parametrize("stop", ["end_turn", "tool_use"])
@@ -139,7 +139,7 @@ def test_an_assistant_record_with_nothing_to_show_opens_no_turn(content: Any) ->
 
 def test_string_content_is_text() -> None:
     record = {"agent": {"type": "assistant", "message": {"role": "assistant", "content": "plain"}}}
-    assert kinds(told([record])) == ["turn-start", "text"]
+    assert kinds(map_envelopes([record])) == ["turn-start", "text"]
 
 
 @pytest.mark.rules("S001-024")
@@ -154,15 +154,15 @@ def usage(**more: Any) -> dict[str, Any]:
 
 
 def test_usage_is_on_the_last_envelope_of_its_record() -> None:
-    made = told([assistant(text("one"), {"type": "thinking", "thinking": "two"}, message=usage())])
+    made = map_envelopes([assistant(text("one"), {"type": "thinking", "thinking": "two"}, message=usage())])
     assert [envelope.get("usage") for envelope in made] == [
         None,
         None,
         {"input_tokens": 3, "output_tokens": 5, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0},
     ]
-    (_, start) = told([assistant(call("Bash", "tool-1", command="ls"), message=usage())])
+    (_, start) = map_envelopes([assistant(call("Bash", "tool-1", command="ls"), message=usage())])
     assert start["usage"]["output_tokens"] == 5
-    made = told([assistant(text("I ask"), call("Task", "task-1", prompt="count"), message=usage())])
+    made = map_envelopes([assistant(text("I ask"), call("Task", "task-1", prompt="count"), message=usage())])
     assert [(envelope["ev"]["t"], "usage" in envelope) for envelope in made] == [("turn-start", False), ("text", True)]
 
 
@@ -171,17 +171,17 @@ def test_a_synthetic_error_has_its_usage_without_a_tier_and_fails_the_turn() -> 
     failed = assistant(
         text("API Error: 529"), message=usage(service_tier=None), error="overloaded", isApiErrorMessage=True
     )
-    made = told([failed, over("success", is_error=True, result="API Error: 529")])
+    made = map_envelopes([failed, over("success", is_error=True, result="API Error: 529")])
     assert kinds(made) == ["turn-start", "text", "turn-end"]
     assert "service_tier" not in made[1]["usage"]
     assert made[-1]["ev"]["status"] == "failed"
-    (_, tiered) = told([assistant(text("x"), message=usage(service_tier="standard"))])
+    (_, tiered) = map_envelopes([assistant(text("x"), message=usage(service_tier="standard"))])
     assert tiered["usage"]["service_tier"] == "standard"
 
 
 @pytest.mark.parametrize("wrong", ["many", {"input_tokens": "3"}, {"input_tokens": -1, "output_tokens": 2}, None])
 def test_a_usage_that_cannot_be_read_is_left_out(wrong: Any) -> None:
-    (_, envelope) = told([assistant(text("x"), message={"usage": wrong})])
+    (_, envelope) = map_envelopes([assistant(text("x"), message={"usage": wrong})])
     assert "usage" not in envelope
 
 
@@ -214,7 +214,7 @@ def test_a_call_and_its_result_stay_in_one_turn() -> None:
 
 
 def test_the_result_of_a_call_that_was_never_shown_gives_nothing() -> None:
-    assert told([user([result("tool-0")])]) == []
+    assert map_envelopes([user([result("tool-0")])]) == []
 
 
 @pytest.mark.rules("S001-060")
@@ -234,7 +234,7 @@ def test_a_calls_title_is_its_description() -> None:
 @pytest.mark.rules("S001-062")
 def test_args_are_the_input_whatever_it_is(given: Any, args: dict[str, Any]) -> None:
     block = {"type": "tool_use", "id": "tool-1", "name": "", "input": given}
-    (_, start) = told([assistant(block)])
+    (_, start) = map_envelopes([assistant(block)])
     assert start["ev"]["args"] == args
     assert start["ev"]["name"] == "unknown"
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agents.claude.golden_claude import cases, inputs
-from clients.happy.envelopes import MappedSession, assert_balanced, bare, told
+from clients.happy.envelopes import MappedSession, assert_balanced, bare, map_envelopes
 from fairlead_testing.happy_client import CUID
 
 
@@ -20,7 +20,7 @@ def test_a_recorded_session_is_balanced_and_its_envelopes_are_the_same_each_time
     assert all(CUID.fullmatch(name) for name in ids)
     times = [envelope["time"] for envelope in session.envelopes]
     assert all(earlier < later for earlier, later in pairwise(times))
-    assert told(inputs(case)) == session.envelopes
+    assert map_envelopes(inputs(case)) == session.envelopes
     assert all(CUID.fullmatch(envelope["turn"]) for envelope in session.envelopes if envelope["role"] == "agent")
     subagents = [envelope["subagent"] for envelope in session.envelopes if "subagent" in envelope]
     assert all(CUID.fullmatch(name) and not name.startswith("toolu") for name in subagents)
@@ -28,7 +28,7 @@ def test_a_recorded_session_is_balanced_and_its_envelopes_are_the_same_each_time
 
 def _agent_envelopes(case: str) -> list[dict[str, Any]]:
     """Text and calls of the agent and its subagents, without turn bounds and envelopes that only the wire has."""
-    shown = [item for item in told(inputs(case)) if item["role"] == "agent"]
+    shown = [item for item in map_envelopes(inputs(case)) if item["role"] == "agent"]
     return [item for item in shown if item["ev"]["t"] in ("text", "tool-call-start", "tool-call-end")]
 
 
@@ -66,7 +66,7 @@ def test_the_same_records_give_the_same_envelopes_by_either_path(wire: str, tran
 @pytest.mark.rules("S001-085")
 def test_a_subagents_prompt_is_emitted_once(case: str) -> None:
     """2.1.37 and 2.1.120 send the prompt themselves, 2.1.325 does not, and every transcript has it."""
-    envelopes = told(inputs(case))
+    envelopes = map_envelopes(inputs(case))
     first = next(item for item in envelopes if item["ev"]["t"] == "start")
     mine = [item for item in envelopes if item.get("subagent") == first["subagent"] and item["ev"]["t"] == "text"]
     prompts = [item for item in mine if item["ev"]["text"].startswith("SCRIPT:bashcmd")]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from clients.mylifedb.harness import MyLifeDbGateway, open_house
+from clients.mylifedb.harness import MyLifeDbGateway, open_gateway
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[MyLifeDbGateway]:
-    async with open_house(tmp_path) as made:
+async def gateway(tmp_path: Path) -> AsyncIterator[MyLifeDbGateway]:
+    async with open_gateway(tmp_path) as made:
         yield made

@@ -107,9 +107,9 @@ class Tab:
 
 class MyLifeDbGateway:
     def __init__(
-        self, rig: CoreHarness, credentials: Credentials, app: App, book: ReadState, port: int, admin: str
+        self, core: CoreHarness, credentials: Credentials, app: App, book: ReadState, port: int, admin: str
     ) -> None:
-        self.rig = rig
+        self.core = core
         self.book = book
         self.credentials = credentials
         self.app = app
@@ -148,7 +148,7 @@ class MyLifeDbGateway:
             try:
                 if ready:
                     self.open += 1
-                    await self.rig.until(lambda: len(self._live()) >= self.open)
+                    await self.core.until(lambda: len(self._live()) >= self.open)
                 yield tab
             finally:
                 self.open -= ready
@@ -157,43 +157,43 @@ class MyLifeDbGateway:
 
     def _live(self) -> list[Subscription]:
         """Subscriptions that have caught up and receive new entries."""
-        projectors = self.rig.registry.views._projectors.values()
+        projectors = self.core.registry.views._projectors.values()
         return [watcher for projector in projectors for watcher in projector.feed._watchers() if watcher.live]
 
 
 @contextlib.asynccontextmanager
-async def open_house(
+async def open_gateway(
     folder: Path,
     limits: ServerLimits | None = None,
     performers: ServiceHandlers | None = None,
     protocol: ClientProtocol = PROTOCOL,
-    rig: CoreHarness | None = None,
+    core: CoreHarness | None = None,
 ) -> AsyncIterator[MyLifeDbGateway]:
-    rig = rig or CoreHarness(folder)
-    rig.views = {view.name: view for view in protocol.views}
-    news = SessionChanges(rig.clock, lambda who, session: rig.gateway.ownership.sees(who, session))
-    rig.news = news.notify
-    rig.looked = lambda session, who, turns: book.mark_read(session, who, turns)
-    await rig.start()
-    book = ReadState(rig.store.documents, news.notify, rig.registry.watching)
+    core = core or CoreHarness(folder)
+    core.views = {view.name: view for view in protocol.views}
+    news = SessionChanges(core.clock, lambda who, session: core.gateway.ownership.sees(who, session))
+    core.news = news.notify
+    core.looked = lambda session, who, turns: book.mark_read(session, who, turns)
+    await core.start()
+    book = ReadState(core.store.documents, news.notify, core.registry.watching)
     clock = SystemClock()
-    credentials = Credentials(rig.store.documents, clock)
+    credentials = Credentials(core.store.documents, clock)
     await credentials.load()
     admin = await credentials.create("token", "ann", ("admin",))
     binding = Binding(port=0)
     sockets = open_sockets(binding)
-    all_performers: dict[type[ServiceCall], ServiceHandler] = {
+    all_performers: dict[type[ServiceCall[Any]], ServiceHandler] = {
         **CredentialActions(credentials).handlers(),
         **book.handlers(),
         **news.handlers(),
-        **Broadcasts(news, rig.store.summary).handlers(),
+        **Broadcasts(news, core.store.summary).handlers(),
         **(performers or {}),
     }
     limits = limits or ServerLimits(commands_per_s=1000)
     app = App(
         AppConfig(
             protocols=(protocol,),
-            gateway=rig.gateway,
+            gateway=core.gateway,
             handlers=all_performers,
             credentials=credentials,
             allowed_origins=allowed_origins(binding, sockets),
@@ -206,11 +206,11 @@ async def open_house(
     serving = asyncio.create_task(runner.serve())
     await runner.ready()
     try:
-        yield MyLifeDbGateway(rig, credentials, app, book, sockets[0].getsockname()[1], admin.secret)
+        yield MyLifeDbGateway(core, credentials, app, book, sockets[0].getsockname()[1], admin.secret)
     finally:
         runner.stop()
         await serving
         await credentials.close()
-        await rig.registry.stop()
-        await book.close()
-        await rig.store.close()
+        await core.registry.stop()
+        await book.tasks.wait()
+        await core.store.close()

@@ -92,27 +92,27 @@ def test_an_invalid_version_is_rejected(text: str, tmp_path: Path) -> None:
         check_doors([door], [PROTOCOL], Binding(port=0), tmp_path)
 
 
-async def lifecycle(house: MyLifeDbGateway) -> None:
-    agent = await talked(house, 1)
+async def lifecycle(gateway: MyLifeDbGateway) -> None:
+    agent = await talked(gateway, 1)
     await agent.say({"type": "command_lifecycle", "uuid": agent._uuid("x"), "session_id": SESSION, "state": "done"})
-    await house.rig.until(lambda: house.rig.loaded().core.log.head > 0)
+    await gateway.core.until(lambda: gateway.core.loaded().core.log.head > 0)
 
 
-async def test_the_socket_and_the_pages_accept_which_records_to_leave_out(house: MyLifeDbGateway) -> None:
-    await lifecycle(house)
-    async with house.tab() as tab, house.tab("?records=2.1.37") as old:
+async def test_the_socket_and_the_pages_accept_which_records_to_leave_out(gateway: MyLifeDbGateway) -> None:
+    await lifecycle(gateway)
+    async with gateway.tab() as tab, gateway.tab("?records=2.1.37") as old:
         await tab.until("command_lifecycle")
         await old.until("result")
-        agent = house.rig.kind.agents[0]
+        agent = gateway.core.kind.agents[0]
         await agent.say({"type": "command_lifecycle", "uuid": agent._uuid("y"), "session_id": SESSION})
         await tab.until("command_lifecycle")
-        await house.rig.send("more")
+        await gateway.core.send("more")
         await agent.prompted()
         await old.until(lambda frame: frame["type"] == "user" and frame["message"]["content"] == "more")
         assert "command_lifecycle" not in old.kinds()
     for path in ("/messages?page=0", "/history?all=1"):
-        shown = {query: (await call(house, "GET", f"{ONE}{path}{query}")).json() for query in ("", "&records=2.1.37")}
+        shown = {query: (await call(gateway, "GET", f"{ONE}{path}{query}")).json() for query in ("", "&records=2.1.37")}
         assert types(shown[""]["messages"]).count("command_lifecycle") == 2
         assert "command_lifecycle" not in types(shown["&records=2.1.37"]["messages"])
-    refused = await call(house, "GET", f"{ONE}/messages?page=0&records=x")
+    refused = await call(gateway, "GET", f"{ONE}/messages?page=0&records=x")
     assert refused.status_code == 400 and "records must be a version" in refused.json()["error"]

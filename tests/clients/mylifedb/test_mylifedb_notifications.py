@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from clients.mylifedb.harness import MyLifeDbGateway, open_house
+from clients.mylifedb.harness import MyLifeDbGateway, open_gateway
 from fairlead.clients.mylifedb.notifications import event
 from fairlead.model import commands as cmd
 from fairlead.model.agents import Exit
@@ -25,8 +25,8 @@ PATH = "/mylifedb/api/notifications/stream"
 
 
 @asynccontextmanager
-async def listening(house: MyLifeDbGateway, token: str = "") -> AsyncIterator[AsyncIterator[str]]:
-    async with house.http(token) as http, http.stream("GET", PATH) as answer:
+async def listening(gateway: MyLifeDbGateway, token: str = "") -> AsyncIterator[AsyncIterator[str]]:
+    async with gateway.http(token) as http, http.stream("GET", PATH) as answer:
         assert answer.status_code == 200, answer
         assert answer.headers["content-type"] == "text/event-stream"
         lines = answer.aiter_lines()
@@ -47,28 +47,28 @@ async def news(lines: AsyncIterator[str], count: int) -> list[tuple[str, str]]:
     raise AssertionError("the stream ended")
 
 
-async def test_the_changes_of_a_session_are_sent_as_they_happen(house: MyLifeDbGateway) -> None:
-    async with listening(house) as lines:
-        await house.rig.open()
+async def test_the_changes_of_a_session_are_sent_as_they_happen(gateway: MyLifeDbGateway) -> None:
+    async with listening(gateway) as lines:
+        await gateway.core.open()
         assert await news(lines, 1) == [(SESSION, "created")]
-        await house.rig.send("hello")
-        agent = await house.rig.kind.launched()
+        await gateway.core.send("hello")
+        agent = await gateway.core.kind.launched()
         assert await news(lines, 1) == [(SESSION, "activated")]
         await agent.prompted()
         assert await news(lines, 1) == [(SESSION, "updated")]
         await agent.die(Exit(code=0))
         assert {what for _, what in await news(lines, 2)} == {"deactivated", "updated"}
-        async with house.tab():
+        async with gateway.tab():
             assert await news(lines, 1) == [(SESSION, "read")]
-        await house.rig.do(cmd.Delete(session=SESSION))
+        await gateway.core.do(cmd.Delete(session=SESSION))
         assert await news(lines, 1) == [(SESSION, "deleted")]
 
 
-async def test_a_watched_turn_is_reported_as_read_when_it_ends(house: MyLifeDbGateway) -> None:
-    await house.rig.open()
-    async with listening(house) as lines, house.tab() as tab:
+async def test_a_watched_turn_is_reported_as_read_when_it_ends(gateway: MyLifeDbGateway) -> None:
+    await gateway.core.open()
+    async with listening(gateway) as lines, gateway.tab() as tab:
         await tab.say(type="user_message", content="hello")
-        agent = await house.rig.kind.launched()
+        agent = await gateway.core.kind.launched()
         await agent.prompted()
         await agent.result()
         changes: list[tuple[str, str]] = []
@@ -77,27 +77,27 @@ async def test_a_watched_turn_is_reported_as_read_when_it_ends(house: MyLifeDbGa
         assert changes[-1] == (SESSION, "read"), "first for connecting, then for the turn"
 
 
-async def test_it_needs_the_view_scope(house: MyLifeDbGateway) -> None:
-    async with house.http() as http:
+async def test_it_needs_the_view_scope(gateway: MyLifeDbGateway) -> None:
+    async with gateway.http() as http:
         http.headers.pop("authorization")
         assert (await http.get(PATH)).status_code == 401
-    token = await house.token("terminal")
-    async with house.http(token) as http:
+    token = await gateway.token("terminal")
+    async with gateway.http(token) as http:
         assert (await http.get(PATH)).status_code == 403
 
 
-async def test_it_ends_when_the_credential_is_revoked(house: MyLifeDbGateway) -> None:
-    made = await house.credentials.create("token", "bob", ("view",))
-    async with listening(house, made.secret) as lines:
-        await house.credentials.revoke("token", made.credential.id)
+async def test_it_ends_when_the_credential_is_revoked(gateway: MyLifeDbGateway) -> None:
+    made = await gateway.credentials.create("token", "bob", ("view",))
+    async with listening(gateway, made.secret) as lines:
+        await gateway.credentials.revoke("token", made.credential.id)
         async with asyncio.timeout(PATIENCE):
             assert [line async for line in lines] in ([], [""])
 
 
 async def test_a_gateway_that_stops_does_not_wait_for_listeners(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE):
-        async with open_house(tmp_path) as house:
-            client = house.http()
+        async with open_gateway(tmp_path) as gateway:
+            client = gateway.http()
             request = client.build_request("GET", PATH)
             answer = await client.send(request, stream=True)
             lines = answer.aiter_lines()

@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from clients.mylifedb.harness import MyLifeDbGateway, Tab, open_house
+from clients.mylifedb.harness import MyLifeDbGateway, Tab, open_gateway
 from fairlead.model.agents import Exit
 from fairlead.model.commands import Delete
 from fairlead.model.errors import AgentMissing, Unavailable
@@ -23,18 +23,18 @@ from sessions.harness import SESSION, FakeAgent
 OTHER = SessionId("22222222-2222-4222-8222-222222222222")
 
 
-async def talked(house: MyLifeDbGateway, turns: int = 2) -> FakeAgent:
+async def talked(gateway: MyLifeDbGateway, turns: int = 2) -> FakeAgent:
     """Open a session and play some turns in it."""
-    await house.rig.open()
+    await gateway.core.open()
     for number in range(turns):
-        await house.rig.send(f"prompt {number}")
-        agent = await house.rig.kind.launched()
+        await gateway.core.send(f"prompt {number}")
+        agent = await gateway.core.kind.launched()
         await agent.prompted()
         if not number:
             await agent.ready()
         await agent.text(f"answer {number}")
         await agent.result()
-        await house.rig.until(lambda: house.rig.loaded().core.interpreter.turn is None)
+        await gateway.core.until(lambda: gateway.core.loaded().core.interpreter.turn is None)
     return agent
 
 
@@ -65,10 +65,10 @@ async def level(tab: Tab) -> None:
 
 @pytest.mark.rules("S000-197", "S000-198", "S000-211", "S000-212")
 @pytest.mark.parametrize("session", [OTHER, "no-uuid", SESSION[:-1]])
-async def test_an_unknown_session_is_404_before_the_upgrade(house: MyLifeDbGateway, session: str) -> None:
-    headers = {"authorization": f"Bearer {house.admin}"}
+async def test_an_unknown_session_is_404_before_the_upgrade(gateway: MyLifeDbGateway, session: str) -> None:
+    headers = {"authorization": f"Bearer {gateway.admin}"}
     with pytest.raises(InvalidStatus) as refused:
-        async with connect(house.address(session=session), additional_headers=headers, proxy=None):
+        async with connect(gateway.address(session=session), additional_headers=headers, proxy=None):
             pass
     assert refused.value.response.status_code == 404
     assert refused.value.response.body == b'{"error":"Session not found"}'
@@ -76,39 +76,39 @@ async def test_an_unknown_session_is_404_before_the_upgrade(house: MyLifeDbGatew
 
 @pytest.mark.rules("S000-220", "S000-221")
 async def test_the_upgrade_needs_a_credential_and_nothing_more(
-    house: MyLifeDbGateway,
+    gateway: MyLifeDbGateway,
 ) -> None:
-    await house.rig.open()
+    await gateway.core.open()
     for headers in ({}, {"authorization": "Bearer wrong"}):
         with pytest.raises(InvalidStatus) as refused:
-            async with connect(house.address(), additional_headers=headers, proxy=None):
+            async with connect(gateway.address(), additional_headers=headers, proxy=None):
                 pass
         assert refused.value.response.status_code == 401
-    async with house.tab() as tab:
+    async with gateway.tab() as tab:
         await level(tab)
 
 
-async def test_the_token_may_be_in_the_query(house: MyLifeDbGateway) -> None:
-    await talked(house, 1)
-    token = await house.token("view")
-    async with connect(house.address(f"?access_token={token}"), proxy=None) as socket:
+async def test_the_token_may_be_in_the_query(gateway: MyLifeDbGateway) -> None:
+    await talked(gateway, 1)
+    token = await gateway.token("view")
+    async with connect(gateway.address(f"?access_token={token}"), proxy=None) as socket:
         assert b'"type":"user"' in (await asyncio.wait_for(socket.recv(decode=False), PATIENCE))
 
 
 @pytest.mark.rules("S000-222")
-async def test_a_foreign_origin_is_refused_whatever_the_token(house: MyLifeDbGateway) -> None:
-    await house.rig.open()
-    headers = {"authorization": f"Bearer {house.admin}", "origin": "https://elsewhere.example"}
+async def test_a_foreign_origin_is_refused_whatever_the_token(gateway: MyLifeDbGateway) -> None:
+    await gateway.core.open()
+    headers = {"authorization": f"Bearer {gateway.admin}", "origin": "https://elsewhere.example"}
     with pytest.raises(InvalidStatus) as refused:
-        async with connect(house.address(), additional_headers=headers, proxy=None):
+        async with connect(gateway.address(), additional_headers=headers, proxy=None):
             pass
     assert refused.value.response.status_code == 403
 
 
 @pytest.mark.rules("S000-002", "S000-011", "S000-012", "S000-150", "S000-200", "S000-202")
-async def test_every_client_gets_all_history_in_order_without_asking(house: MyLifeDbGateway) -> None:
-    await talked(house)
-    async with house.tab() as first, house.tab() as second:
+async def test_every_client_gets_all_history_in_order_without_asking(gateway: MyLifeDbGateway) -> None:
+    await talked(gateway)
+    async with gateway.tab() as first, gateway.tab() as second:
         for tab in (first, second):
             await tab.until(lambda frame: frame["type"] == "result")
             await tab.until(lambda frame: frame["type"] == "result")
@@ -124,38 +124,38 @@ async def test_every_client_gets_all_history_in_order_without_asking(house: MyLi
 
 
 @pytest.mark.rules("S000-005", "S000-006", "S000-198")
-async def test_a_session_without_history_sends_nothing_until_the_first_message(house: MyLifeDbGateway) -> None:
-    await house.rig.open()
-    async with house.tab() as tab:
+async def test_a_session_without_history_sends_nothing_until_the_first_message(gateway: MyLifeDbGateway) -> None:
+    await gateway.core.open()
+    async with gateway.tab() as tab:
         await level(tab)
         assert tab.kinds() == ["control_response"]
-        agent = await prompt(house, tab, "hello")
+        agent = await prompt(gateway, tab, "hello")
         await agent.text("Hi.")
         await tab.until("assistant")
         assert tab.kinds_seen == {str}
 
 
 @pytest.mark.rules("S000-004")
-async def test_a_socket_gets_only_its_own_session(house: MyLifeDbGateway) -> None:
-    await talked(house, 1)
-    await house.rig.open(OTHER)
-    async with house.tab(session=OTHER) as tab:
-        await house.rig.send("elsewhere")
+async def test_a_socket_gets_only_its_own_session(gateway: MyLifeDbGateway) -> None:
+    await talked(gateway, 1)
+    await gateway.core.open(OTHER)
+    async with gateway.tab(session=OTHER) as tab:
+        await gateway.core.send("elsewhere")
         await level(tab)
         assert tab.kinds() == ["control_response"]
 
 
 @pytest.mark.rules("S000-146")
-async def test_connecting_starts_no_process(house: MyLifeDbGateway) -> None:
-    await house.rig.open()
-    async with house.tab() as tab:
+async def test_connecting_starts_no_process(gateway: MyLifeDbGateway) -> None:
+    await gateway.core.open()
+    async with gateway.tab() as tab:
         await level(tab)
-        assert house.rig.kind.agents == []
+        assert gateway.core.kind.agents == []
 
 
-async def prompt(house: MyLifeDbGateway, tab: Tab, text: str, number: int = 1) -> FakeAgent:
+async def prompt(gateway: MyLifeDbGateway, tab: Tab, text: str, number: int = 1) -> FakeAgent:
     await tab.say(type="user_message", content=text)
-    agent = await house.rig.kind.launched(number)
+    agent = await gateway.core.kind.launched(number)
     await agent.prompted()
     return agent
 
@@ -164,11 +164,11 @@ async def prompt(house: MyLifeDbGateway, tab: Tab, text: str, number: int = 1) -
 
 
 @pytest.mark.rules("S000-016", "S000-017", "S000-018", "S000-020", "S000-037", "S000-038", "S000-201")
-async def test_a_message_is_echoed_with_the_agents_uuid_and_answered(house: MyLifeDbGateway) -> None:
-    await house.rig.open()
-    async with house.tab() as tab, house.tab() as other:
+async def test_a_message_is_echoed_with_the_agents_uuid_and_answered(gateway: MyLifeDbGateway) -> None:
+    await gateway.core.open()
+    async with gateway.tab() as tab, gateway.tab() as other:
         for number, text in enumerate(("first", "zweite: ü ☃ 🚢"), 1):
-            agent = await prompt(house, tab, text)
+            agent = await prompt(gateway, tab, text)
             echo = await tab.until("user")
             handed = agent.written[-1].raw
             assert echo["uuid"].encode() in handed
@@ -183,10 +183,10 @@ async def test_a_message_is_echoed_with_the_agents_uuid_and_answered(house: MyLi
 
 
 @pytest.mark.rules("S000-009")
-async def test_a_message_is_accepted_while_the_server_is_sending(house: MyLifeDbGateway) -> None:
-    await house.rig.open()
-    async with house.tab() as tab:
-        agent = await prompt(house, tab, "hello")
+async def test_a_message_is_accepted_while_the_server_is_sending(gateway: MyLifeDbGateway) -> None:
+    await gateway.core.open()
+    async with gateway.tab() as tab:
+        agent = await prompt(gateway, tab, "hello")
         await stream(agent, "Half ")
         await tab.until("stream_event")
         await tab.say(type="user_message", content="meanwhile", id="m-1")
@@ -197,11 +197,11 @@ async def test_a_message_is_accepted_while_the_server_is_sending(house: MyLifeDb
 
 
 @pytest.mark.rules("S000-104", "S000-127", "S000-130")
-async def test_stream_events_are_forwarded_and_not_part_of_history(house: MyLifeDbGateway) -> None:
-    await house.rig.open()
+async def test_stream_events_are_forwarded_and_not_part_of_history(gateway: MyLifeDbGateway) -> None:
+    await gateway.core.open()
     texts = [f"piece {number} " for number in range(200)]
-    async with house.tab() as tab:
-        agent = await prompt(house, tab, "hello")
+    async with gateway.tab() as tab:
+        agent = await prompt(gateway, tab, "hello")
         await tab.until("user")
         await stream(agent, *texts)
         await tab.until(lambda frame: frame["type"] == "stream_event" and "piece 199" in str(frame))
@@ -211,21 +211,21 @@ async def test_stream_events_are_forwarded_and_not_part_of_history(house: MyLife
         assert tab.client.state.streaming_text == ""
         await agent.result()
         await tab.until("result")
-    async with house.tab() as late:
+    async with gateway.tab() as late:
         await late.until("result")
         assert "stream_event" not in late.kinds()
 
 
 @pytest.mark.rules("S000-128", "S000-130")
-async def test_a_client_connecting_mid_message_receives_the_text_so_far(house: MyLifeDbGateway) -> None:
-    await house.rig.open()
-    async with house.tab() as tab:
-        agent = await prompt(house, tab, "hello")
+async def test_a_client_connecting_mid_message_receives_the_text_so_far(gateway: MyLifeDbGateway) -> None:
+    await gateway.core.open()
+    async with gateway.tab() as tab:
+        agent = await prompt(gateway, tab, "hello")
         await stream(agent, "Half ", "a ")
         await tab.until(lambda frame: "a " in str(frame.get("event")))
-        async with house.tab() as late:
+        async with gateway.tab() as late:
             await late.until("stream_event")
-            await house.rig.clock.advance(0.24)
+            await gateway.core.clock.advance(0.24)
             await stream(agent, "sentence", start=False)
             for both in (tab, late):
                 await both.until(lambda frame: "sentence" in str(frame.get("event")))
@@ -233,9 +233,9 @@ async def test_a_client_connecting_mid_message_receives_the_text_so_far(house: M
 
 
 @pytest.mark.rules("S000-013", "S000-148", "S000-151")
-async def test_messages_during_the_history_burst_arrive_once_and_in_order(house: MyLifeDbGateway) -> None:
-    agent = await talked(house, 3)
-    await house.rig.send("more")
+async def test_messages_during_the_history_burst_arrive_once_and_in_order(gateway: MyLifeDbGateway) -> None:
+    agent = await talked(gateway, 3)
+    await gateway.core.send("more")
     await agent.prompted()
 
     async def saying() -> None:
@@ -244,7 +244,7 @@ async def test_messages_during_the_history_burst_arrive_once_and_in_order(house:
 
     talking = asyncio.create_task(saying())
     async with contextlib.AsyncExitStack() as stack:
-        tabs = [await stack.enter_async_context(house.tab(ready=False)) for _ in range(8)]
+        tabs = [await stack.enter_async_context(gateway.tab(ready=False)) for _ in range(8)]
         await talking
         await agent.result()
         for tab in tabs:
@@ -259,19 +259,19 @@ async def test_messages_during_the_history_burst_arrive_once_and_in_order(house:
 
 @pytest.mark.rules("S000-155", "S000-156", "S000-203", "S000-204", "S000-205")
 async def test_a_turn_continues_without_its_client_and_a_reconnect_shows_everything_once(
-    house: MyLifeDbGateway,
+    gateway: MyLifeDbGateway,
 ) -> None:
-    await house.rig.open()
+    await gateway.core.open()
     client = MyLifeDbClient()
-    async with house.tab(client=client) as tab:
-        agent = await prompt(house, tab, "hello")
+    async with gateway.tab(client=client) as tab:
+        agent = await prompt(gateway, tab, "hello")
         await tab.until("user")
     await agent.text("said to nobody")
     await agent.result()
-    async with house.tab(client=client) as tab:
+    async with gateway.tab(client=client) as tab:
         await tab.until("result")
         assert [message.content for message in client.state.messages] == ["hello", "said to nobody"]
-        await prompt(house, tab, "again")
+        await prompt(gateway, tab, "again")
         await tab.until(lambda frame: frame.get("message") == {"role": "user", "content": "again"})
         await agent.text("answered")
         await tab.until("assistant")
@@ -279,43 +279,43 @@ async def test_a_turn_continues_without_its_client_and_a_reconnect_shows_everyth
 
 
 @pytest.mark.rules("S000-152", "S000-153", "S000-154")
-async def test_a_client_that_leaves_leaves_nothing_behind(house: MyLifeDbGateway) -> None:
-    await talked(house)
-    await house.rig.until(lambda: not house.app.dispatcher._tasks)
+async def test_a_client_that_leaves_leaves_nothing_behind(gateway: MyLifeDbGateway) -> None:
+    await talked(gateway)
+    await gateway.core.until(lambda: not gateway.app.dispatcher.tasks._tasks)
     tasks = len(asyncio.all_tasks())
     for _ in range(30):
-        async with house.tab():
+        async with gateway.tab():
             pass
-    feed = house.rig.registry.feed(SESSION)
-    await house.rig.until(lambda: not feed.names)
-    await house.rig.until(lambda: len(asyncio.all_tasks()) <= tasks + 1)
+    feed = gateway.core.registry.feed(SESSION)
+    await gateway.core.until(lambda: not feed.names)
+    await gateway.core.until(lambda: len(asyncio.all_tasks()) <= tasks + 1)
 
 
 # --- resuming from a position
 
 
 @pytest.mark.rules("S000-226", "S000-227")
-async def test_resuming_from_a_uuid_sends_only_later_records(house: MyLifeDbGateway) -> None:
-    await talked(house, 3)
-    async with house.tab() as tab:
+async def test_resuming_from_a_uuid_sends_only_later_records(gateway: MyLifeDbGateway) -> None:
+    await talked(gateway, 3)
+    async with gateway.tab() as tab:
         for _ in range(3):
             await tab.until("result")
         everything = tab.frames
     uuid = everything[3]["uuid"]
-    async with house.tab(f"?fromUuid={uuid}") as tab:
+    async with gateway.tab(f"?fromUuid={uuid}") as tab:
         for _ in range(2):
             await tab.until("result")
         assert tab.frames == [{"type": "resume", "verdict": "ok", "fromUuid": uuid}, *everything[4:]]
-    async with house.tab(f"?fromUuid={OTHER}") as tab:
+    async with gateway.tab(f"?fromUuid={OTHER}") as tab:
         for _ in range(3):
             await tab.until("result")
         assert tab.frames == [{"type": "resume", "verdict": "gap", "fromUuid": OTHER}, *everything]
 
 
 @pytest.mark.rules("S000-226", "S000-227")
-async def test_a_subscribe_frame_restarts_the_replay(house: MyLifeDbGateway) -> None:
-    await talked(house, 2)
-    async with house.tab() as tab:
+async def test_a_subscribe_frame_restarts_the_replay(gateway: MyLifeDbGateway) -> None:
+    await talked(gateway, 2)
+    async with gateway.tab() as tab:
         await tab.until("result")
         await tab.until("result")
         everything = list(tab.frames)
@@ -330,13 +330,13 @@ async def test_a_subscribe_frame_restarts_the_replay(house: MyLifeDbGateway) -> 
 
 
 @pytest.mark.rules("S000-217")
-async def test_the_last_records_only(house: MyLifeDbGateway) -> None:
-    await talked(house, 3)
-    async with house.tab("?last=2") as tab:
+async def test_the_last_records_only(gateway: MyLifeDbGateway) -> None:
+    await talked(gateway, 3)
+    async with gateway.tab("?last=2") as tab:
         await tab.until("result")
         await level(tab)
         assert tab.kinds() == ["assistant", "result", "control_response"]
-    async with house.tab("?last=-1") as tab:
+    async with gateway.tab("?last=-1") as tab:
         for _ in range(3):
             await tab.until("result")
 
@@ -345,9 +345,9 @@ async def test_the_last_records_only(house: MyLifeDbGateway) -> None:
 
 
 @pytest.mark.rules("S000-219")
-async def test_messagepack_sends_the_same_content_in_binary_frames(house: MyLifeDbGateway) -> None:
-    await talked(house, 1)
-    async with house.tab() as tab, house.tab(subprotocols=[Subprotocol("msgpack")]) as packed:
+async def test_messagepack_sends_the_same_content_in_binary_frames(gateway: MyLifeDbGateway) -> None:
+    await talked(gateway, 1)
+    async with gateway.tab() as tab, gateway.tab(subprotocols=[Subprotocol("msgpack")]) as packed:
         await tab.until("result")
         await packed.until("result")
         assert packed.frames == tab.frames
@@ -360,28 +360,28 @@ async def test_messagepack_sends_the_same_content_in_binary_frames(house: MyLife
 
 
 @pytest.mark.rules("S000-007")
-async def test_text_frames_of_a_client_are_read_and_binary_frames_ignored(house: MyLifeDbGateway) -> None:
-    await house.rig.open()
+async def test_text_frames_of_a_client_are_read_and_binary_frames_ignored(gateway: MyLifeDbGateway) -> None:
+    await gateway.core.open()
     message = {"type": "user_message", "content": "not heard"}
-    async with house.tab() as tab:
+    async with gateway.tab() as tab:
         await tab.socket.send(msgspec.json.encode(message))
         await tab.socket.send(msgspec.msgpack.encode(message))
         await level(tab)
         await tab.socket.send('{"type":"user_message","content":"heard"}')
         assert (await tab.until("user"))["message"]["content"] == "heard"
-    assert "not heard" not in str(await house.rig.log())
+    assert "not heard" not in str(await gateway.core.log())
 
 
 @pytest.mark.rules("S000-225")
-async def test_compression_where_it_is_offered_and_asked_for(house: MyLifeDbGateway) -> None:
-    await talked(house, 1)
-    async with house.tab("?compress=1", compression="deflate") as tab:
+async def test_compression_where_it_is_offered_and_asked_for(gateway: MyLifeDbGateway) -> None:
+    await talked(gateway, 1)
+    async with gateway.tab("?compress=1", compression="deflate") as tab:
         assert "permessage-deflate" in tab.extensions
         await tab.until("result")
         text = "much the same " * 5000
         await tab.say(type="user_message", content=text)
         assert (await tab.until("user"))["message"]["content"] == text
-    async with house.tab(compression="deflate") as tab:
+    async with gateway.tab(compression="deflate") as tab:
         assert not tab.extensions
 
 
@@ -410,23 +410,23 @@ async def test_compression_where_it_is_offered_and_asked_for(house: MyLifeDbGate
         b"\x00\x01",
     ],
 )
-async def test_a_frame_that_means_nothing_is_ignored(house: MyLifeDbGateway, bad: str | bytes) -> None:
-    await house.rig.open()
-    async with house.tab() as tab:
+async def test_a_frame_that_means_nothing_is_ignored(gateway: MyLifeDbGateway, bad: str | bytes) -> None:
+    await gateway.core.open()
+    async with gateway.tab() as tab:
         await tab.socket.send(bad)
         await level(tab)
         assert tab.kinds() == ["control_response"]
-    assert (await house.rig.kinds()) == ["session.opened"]
+    assert (await gateway.core.kinds()) == ["session.opened"]
 
 
 # --- errors
 
 
 @pytest.mark.rules("S000-095", "S000-096")
-async def test_an_undeliverable_message_is_reported_only_to_its_sender(house: MyLifeDbGateway) -> None:
-    await house.rig.open()
-    house.rig.kind.failures.append(AgentMissing("There is no claude."))
-    async with house.tab() as tab, house.tab() as other:
+async def test_an_undeliverable_message_is_reported_only_to_its_sender(gateway: MyLifeDbGateway) -> None:
+    await gateway.core.open()
+    gateway.core.kind.failures.append(AgentMissing("There is no claude."))
+    async with gateway.tab() as tab, gateway.tab() as other:
         await tab.say(type="user_message", content="hello")
         assert await tab.until("error") == {"type": "error", "error": "Failed to send message to session"}
         assert tab.client.notices == ["Failed to send message to session"]
@@ -438,49 +438,49 @@ async def test_an_undeliverable_message_is_reported_only_to_its_sender(house: My
 
 
 @pytest.mark.rules("S000-097")
-async def test_clients_of_a_deleted_session_receive_not_found(house: MyLifeDbGateway) -> None:
-    await talked(house, 1)
-    async with house.tab() as tab:
+async def test_clients_of_a_deleted_session_receive_not_found(gateway: MyLifeDbGateway) -> None:
+    await talked(gateway, 1)
+    async with gateway.tab() as tab:
         await tab.until("result")
-        await house.rig.do(Delete(session=SESSION))
+        await gateway.core.do(Delete(session=SESSION))
         assert await tab.until("error") == {"type": "error", "error": "Session not found"}
         assert await tab.closed() == 1011
 
 
 @pytest.mark.rules("S000-098")
 async def test_a_store_fault_is_an_error_frame_and_the_socket_stays_open(
-    house: MyLifeDbGateway, monkeypatch: pytest.MonkeyPatch
+    gateway: MyLifeDbGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await house.rig.open()
+    await gateway.core.open()
 
     async def full(*args: Any, **kwargs: Any) -> int:
         raise Unavailable("The disk is full.")
 
-    async with house.tab() as tab:
+    async with gateway.tab() as tab:
         await level(tab)
         with monkeypatch.context() as patched:
-            patched.setattr(house.rig.store, "append", full)
+            patched.setattr(gateway.core.store, "append", full)
             await tab.say(type="user_message", content="hello")
             await tab.until("error")
-        await prompt(house, tab, "once more")
+        await prompt(gateway, tab, "once more")
         await tab.until("user")
 
 
-async def test_a_client_without_the_scope_may_read_and_gets_an_error_when_it_sends(house: MyLifeDbGateway) -> None:
-    await talked(house, 1)
-    token = await house.token("view")
-    async with house.tab(token=token) as tab:
+async def test_a_client_without_the_scope_may_read_and_gets_an_error_when_it_sends(gateway: MyLifeDbGateway) -> None:
+    await talked(gateway, 1)
+    token = await gateway.token("view")
+    async with gateway.tab(token=token) as tab:
         await tab.until("result")
         await tab.say(type="user_message", content="hello")
         assert await tab.until("error") == {"type": "error", "error": "Failed to send message to session"}
         await tab.say(type="typing", isTyping=True)
-    assert "hello" not in str(await house.rig.log())
+    assert "hello" not in str(await gateway.core.log())
 
 
-async def test_an_agent_that_dies_ends_the_turn_for_every_client(house: MyLifeDbGateway) -> None:
-    await house.rig.open()
-    async with house.tab() as tab:
-        agent = await prompt(house, tab, "hello")
+async def test_an_agent_that_dies_ends_the_turn_for_every_client(gateway: MyLifeDbGateway) -> None:
+    await gateway.core.open()
+    async with gateway.tab() as tab:
+        agent = await prompt(gateway, tab, "hello")
         await stream(agent, "Half ")
         await agent.die(Exit(code=1))
         ended = await tab.until("result")
@@ -492,16 +492,16 @@ async def test_an_agent_that_dies_ends_the_turn_for_every_client(house: MyLifeDb
 
 
 async def test_sent_frames_are_logged_per_client_with_counts(
-    house: MyLifeDbGateway, caplog: pytest.LogCaptureFixture
+    gateway: MyLifeDbGateway, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await talked(house, 1)
+    await talked(gateway, 1)
     caplog.set_level("DEBUG", "fairlead")
-    async with house.tab() as tab:
+    async with gateway.tab() as tab:
         await tab.until("result")
         await level(tab)
-        await prompt(house, tab, "more")
+        await prompt(gateway, tab, "more")
         await tab.until("user")
-    await house.rig.until(lambda: any(line.message == "disconnect" for line in caplog.records))
+    await gateway.core.until(lambda: any(line.message == "disconnect" for line in caplog.records))
     logged = {line.message: vars(line) for line in caplog.records if line.name.startswith("fairlead.")}
     assert [
         name for name in ("connect", "subscribe", "history sent", "new sent", "disconnect") if name not in logged
@@ -509,17 +509,17 @@ async def test_sent_frames_are_logged_per_client_with_counts(
     sent = logged["history sent"]
     assert (sent["session"], sent["who"], sent["entries"], sent["levelname"]) == (SESSION, "owner (ann)", 4, "INFO")
     assert logged["new sent"]["up_to"] == 5
-    assert house.admin not in caplog.text
+    assert gateway.admin not in caplog.text
 
 
-async def test_a_session_is_found_by_its_agents_own_id_too(house: MyLifeDbGateway) -> None:
-    agent = await talked(house, 1)
-    await house.rig.send("more")
+async def test_a_session_is_found_by_its_agents_own_id_too(gateway: MyLifeDbGateway) -> None:
+    agent = await talked(gateway, 1)
+    await gateway.core.send("more")
     await agent.prompted()
     init = {"type": "system", "subtype": "init", "uuid": "i-2", "session_id": OTHER, "model": "opus", "cwd": "/"}
     await agent.say({**init, "permissionMode": "default", "tools": [], "mcp_servers": [], "slash_commands": []})
-    await house.rig.until(lambda: house.rig.loaded().core.state.agent_session == OTHER)
-    async with house.tab(session=OTHER) as tab, house.tab() as ours:
+    await gateway.core.until(lambda: gateway.core.loaded().core.state.agent_session == OTHER)
+    async with gateway.tab(session=OTHER) as tab, gateway.tab() as ours:
         await agent.text("to both")
         for both in (tab, ours):
             await both.until(lambda frame: "to both" in str(frame))
@@ -530,21 +530,21 @@ async def test_a_session_is_found_by_its_agents_own_id_too(house: MyLifeDbGatewa
 
 
 async def test_a_restarted_gateway_continues_from_the_clients_position(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        agent = await talked(house, 2)
-        await house.rig.send("more")
+    async with open_gateway(tmp_path) as gateway:
+        agent = await talked(gateway, 2)
+        await gateway.core.send("more")
         await agent.prompted()
-        async with house.tab() as tab:
+        async with gateway.tab() as tab:
             await tab.until(lambda frame: frame.get("message") == {"role": "user", "content": "more"})
             before = list(tab.frames)
         await agent.ask("R1", "toolu_1", "Write", file_path="/x", content="y")
-    async with open_house(tmp_path) as house:
-        async with house.tab(f"?fromUuid={before[-1]['uuid']}") as tab:
+    async with open_gateway(tmp_path) as gateway:
+        async with gateway.tab(f"?fromUuid={before[-1]['uuid']}") as tab:
             assert (await tab.until("resume"))["verdict"] == "ok"
             await tab.until("control_cancel_request")
             assert (await tab.until("result"))["is_error"] is True
             assert tab.client.state.requests == {}
             after = tab.frames[1:]
-        async with house.tab() as tab:
+        async with gateway.tab() as tab:
             await tab.until(lambda frame: frame == after[-1])
             assert tab.frames == [*before, *after]

@@ -9,7 +9,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clients.mylifedb.harness import MyLifeDbGateway, open_house
+from clients.mylifedb.harness import MyLifeDbGateway, open_gateway
 from fairlead.clients.mylifedb.terminal import EARLY_BYTES, RawTerminal
 from fairlead.model.auth import Identity
 from fairlead.model.web.requests import Head
@@ -36,15 +36,17 @@ async def terminals() -> AsyncIterator[TerminalRegistry]:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, terminals: TerminalRegistry) -> AsyncIterator[MyLifeDbGateway]:
-    async with open_house(tmp_path, performers=TerminalActions(terminals).performers()) as made:
-        await made.rig.open()
+async def gateway(tmp_path: Path, terminals: TerminalRegistry) -> AsyncIterator[MyLifeDbGateway]:
+    async with open_gateway(tmp_path, performers=TerminalActions(terminals).handlers()) as made:
+        await made.core.open()
         yield made
 
 
-def joining(house: MyLifeDbGateway, token: str = "", session: str = SESSION) -> connect:
-    headers = {"authorization": f"Bearer {token or house.admin}"}
-    return connect(house.address(session=session, path="ws"), additional_headers=headers, compression=None, proxy=None)
+def joining(gateway: MyLifeDbGateway, token: str = "", session: str = SESSION) -> connect:
+    headers = {"authorization": f"Bearer {token or gateway.admin}"}
+    return connect(
+        gateway.address(session=session, path="ws"), additional_headers=headers, compression=None, proxy=None
+    )
 
 
 async def seen(socket: ClientConnection, text: str) -> None:
@@ -58,34 +60,34 @@ async def seen(socket: ClientConnection, text: str) -> None:
 
 @pytest.mark.process
 async def test_bytes_go_both_ways_and_a_second_client_sees_the_same_screen(
-    house: MyLifeDbGateway, terminals: TerminalRegistry
+    gateway: MyLifeDbGateway, terminals: TerminalRegistry
 ) -> None:
     program = Program(argv=["/bin/sh", "-i"], env=ENV, cwd="/", size=Size(40, 5))
     await terminals.open(session_terminal(SESSION), program)
-    async with joining(house) as socket:
+    async with joining(gateway) as socket:
         await seen(socket, "$")
         await socket.send("echo $((6 * 7)) é\r".encode())
         await seen(socket, "42 é")
-        async with joining(house) as other:
+        async with joining(gateway) as other:
             await seen(other, "42 é")
 
 
-async def test_a_session_without_a_terminal_is_closed_and_an_unknown_one_refused(house: MyLifeDbGateway) -> None:
-    async with joining(house) as socket:
+async def test_a_session_without_a_terminal_is_closed_and_an_unknown_one_refused(gateway: MyLifeDbGateway) -> None:
+    async with joining(gateway) as socket:
         with pytest.raises(ConnectionClosed) as closed:
             await asyncio.wait_for(socket.recv(), PATIENCE)
         assert closed.value.rcvd is not None
         assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1011, "Failed to activate session")
     with pytest.raises(InvalidStatus) as refused:
-        async with joining(house, session=OTHER):
+        async with joining(gateway, session=OTHER):
             pass
     assert refused.value.response.status_code == 404
 
 
-async def test_it_needs_the_scope_for_terminals(house: MyLifeDbGateway) -> None:
-    token = await house.token("view", "chat", "approve")
+async def test_it_needs_the_scope_for_terminals(gateway: MyLifeDbGateway) -> None:
+    token = await gateway.token("view", "chat", "approve")
     with pytest.raises(InvalidStatus) as refused:
-        async with joining(house, token):
+        async with joining(gateway, token):
             pass
     assert refused.value.response.status_code == 403
 
@@ -93,8 +95,10 @@ async def test_it_needs_the_scope_for_terminals(house: MyLifeDbGateway) -> None:
 def test_input_before_the_terminal_is_attached_is_bounded() -> None:
     who = Identity("c", "u", "n", frozenset({"terminal"}))
     head = Head(method="GET", path="/")
-    talk = RawTerminal(Handshake(head=head, who=who, version="1", fresh=lambda: "f", params={"session": SESSION}))
+    conversation = RawTerminal(
+        Handshake(head=head, who=who, version="1", fresh=lambda: "f", params={"session": SESSION})
+    )
     for _ in range(10):
-        assert talk.received(b"x" * (EARLY_BYTES // 4), False) == ()
-    (attach,) = drive(talk, talk.opened(), lambda step, lane: None)
+        assert conversation.received(b"x" * (EARLY_BYTES // 4), False) == ()
+    (attach,) = drive(conversation, conversation.opened(), lambda step, lane: None)
     assert isinstance(attach, AttachOwner) and len(attach.early) == 4

@@ -123,13 +123,13 @@ class ViewRecorder:
         """The frames that a client receives first when it connects now."""
         return [frame for row in self.rows for frame in self._shown(row_entry(row))]
 
-    def resumed(self, after: int, place: int, *, anew: bool = True) -> list[Frame]:
+    def resumed(self, after: int, place: int, *, fresh: bool = True) -> list[Frame]:
         """Rows after an ordinal, for a client that is level after `place` entries, and the running message then."""
         rows, _, memory = self.places[place - 1] if place else (0, 0, MyLifeDbReducer(SESSION).snapshot())
         fold = MyLifeDbReducer(SESSION)
         fold.restore(memory)
         frames = [frame for row in self.rows[after:rows] for frame in self._shown(row_entry(row))]
-        for passing in fold.running(fresh=anew):
+        for passing in fold.running(fresh=fresh):
             frames += self._shown(transient_entry(rows, 0, passing.data))
         return frames
 

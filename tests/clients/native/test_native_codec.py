@@ -13,7 +13,6 @@ from fairlead.model.formats.frames import binary_frame, text_frame
 from fairlead.model.gateway import FrameEncoder
 from fairlead.model.ids import CallId, EventId, MessageId, SessionId
 from fairlead.model.store import Entry
-from fairlead.server import websocket
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 
@@ -77,8 +76,3 @@ def test_frames_of_every_length_are_read_back(length: int) -> None:
     payload = b"x" * length
     assert frames(text_frame(payload)) == [(True, payload)]
     assert frames(binary_frame(payload) + text_frame(b"end")) == [(False, payload), (True, b"end")]
-    # The model's builder and the driver's are separate only because of the import rules.
-    assert (text_frame(payload), binary_frame(payload)) == (
-        websocket.text_frame(payload),
-        websocket.binary_frame(payload),
-    )

@@ -160,13 +160,13 @@ def everything(hostile: str) -> list[ev.Event]:
     ]
 
 
-@pytest.mark.parametrize("said", HOSTILE)
-def test_hostile_text_stays_text_in_every_field(said: str) -> None:
-    summary = Summary(session=SESSION, title=said, cwd=said, agent=said, model=said)
-    found = outline(page(*everything(said), summary=summary))
+@pytest.mark.parametrize("raw", HOSTILE)
+def test_hostile_text_stays_text_in_every_field(raw: str) -> None:
+    summary = Summary(session=SESSION, title=raw, cwd=raw, agent=raw, model=raw)
+    found = outline(page(*everything(raw), summary=summary))
     assert found.tags <= TAGS
     assert not [name for name in found.attributes if name.startswith("on") or name in ("href", "action", "srcdoc")]
-    assert found.text.count(said) > 20
+    assert found.text.count(raw) > 20
 
 
 @given(st.text())
@@ -184,7 +184,7 @@ def test_the_page_loads_nothing_runs_nothing_and_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("raw", "shown"),
     [
         ("\x1b[31mred\x1b[0m", "red"),
         ("\x1b]0;title\x07after", "after"),
@@ -200,8 +200,8 @@ def test_the_page_loads_nothing_runs_nothing_and_says_so() -> None:
         ("\x1b]unfinished", ""),
     ],
 )
-def test_control_sequences_do_not_reach_the_reader(said: str, shown: str) -> None:
-    assert escape_text(said) == shown
+def test_control_sequences_do_not_reach_the_reader(raw: str, shown: str) -> None:
+    assert escape_text(raw) == shown
 
 
 @given(st.text())

@@ -14,8 +14,8 @@ from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound
 from fairlead.model.ids import MessageId, RequestId, SessionId
 from fairlead.model.store import SessionFilter, SessionPage, Summary
-from fairlead.model.web.requests import Head
-from fairlead.model.web.routes import LogStream, Request, Response, Route
+from fairlead.model.web.requests import Head, Response
+from fairlead.model.web.routes import LogStream, Request, Route
 
 S = SessionId("11111111-1111-4111-8111-111111111111")
 FRESH = SessionId("99999999-9999-4999-8999-999999999999")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cuttable_relay import Relay
-from e2e.gateway_harness import GatewayHarness, at_desk, settings
+from e2e.gateway_harness import GatewayHarness, open_gateway, settings
 from fairlead.server import listeners
 
 SENT = {
@@ -37,7 +37,7 @@ def passed() -> dict[str, str]:
 
 
 @pytest.fixture
-async def desk(
+async def harness(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path, relay: Relay, passed: dict[str, str]
 ) -> AsyncIterator[GatewayHarness]:
     config = settings(
@@ -48,6 +48,6 @@ async def desk(
         pass_env=["IS_SANDBOX", "CLAUDE_CODE_MAX_RETRIES", *passed],
         session_env=["TEAM"],
     )
-    async with at_desk(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1", **passed}, cli_cwd) as sitting:
-        sitting.settings = {"link": "dial-in"}
-        yield sitting
+    async with open_gateway(config, {**cli_env, "CLAUDE_CODE_MAX_RETRIES": "1", **passed}, cli_cwd) as opened:
+        opened.settings = {"link": "dial-in"}
+        yield opened

@@ -13,16 +13,16 @@ from e2e.harness import LAST_DIAL_IN, OLDEST, on_versions
 @on_versions(LAST_DIAL_IN, first=LAST_DIAL_IN, last=LAST_DIAL_IN)
 @pytest.mark.long
 @pytest.mark.rules("S004-271", "S004-272", "S004-273")
-async def test_it_tries_again_after_1_2_4_8_16_and_then_every_30_seconds(desk: GatewayHarness, relay: Relay) -> None:
-    await desk.open("SCRIPT:text one")
-    await desk.until("turn.ended")
+async def test_it_tries_again_after_1_2_4_8_16_and_then_every_30_seconds(harness: GatewayHarness, relay: Relay) -> None:
+    await harness.open("SCRIPT:text one")
+    await harness.until("turn.ended")
     relay.slam = True
     relay.tries.append(asyncio.get_running_loop().time())
     await relay.cut()
     grows(await relay.tried(8, 240), 1, 30)
     relay.slam = False
     await relay.connections(2)
-    assert (await desk.turn("SCRIPT:text two"))["status"] == "completed"
+    assert (await harness.turn("SCRIPT:text two"))["status"] == "completed"
 
 
 @on_versions(OLDEST, last=OLDEST)
@@ -30,12 +30,12 @@ async def test_it_tries_again_after_1_2_4_8_16_and_then_every_30_seconds(desk: G
 @pytest.mark.rules("S004-284", "S004-285", "S004-286", "S004-287")
 @pytest.mark.parametrize("passed", [{"CLAUDE_CODE_POST_FOR_SESSION_INGRESS_V2": "1"}])
 async def test_a_post_is_tried_ten_times_after_half_a_second_and_up_to_eight(
-    desk: GatewayHarness, relay: Relay
+    harness: GatewayHarness, relay: Relay
 ) -> None:
-    await desk.open("SCRIPT:text one")
-    await desk.until("turn.ended")
+    await harness.open("SCRIPT:text one")
+    await harness.until("turn.ended")
     relay.fail = 500
-    await desk.send("SCRIPT:text two")
+    await harness.send("SCRIPT:text two")
     gaps = await relay.tried(11, 240)
     grows(gaps[:9], 0.5, 8)
     refused = relay.bodies[-11:]
@@ -47,11 +47,13 @@ async def test_a_post_is_tried_ten_times_after_half_a_second_and_up_to_eight(
 @on_versions(OLDEST, last=OLDEST)
 @pytest.mark.rules("S004-287")
 @pytest.mark.parametrize("passed", [{"CLAUDE_CODE_POST_FOR_SESSION_INGRESS_V2": "1"}])
-async def test_a_post_that_is_refused_for_its_own_sake_is_not_tried_again(desk: GatewayHarness, relay: Relay) -> None:
-    await desk.open("SCRIPT:text one")
-    await desk.until("turn.ended")
+async def test_a_post_that_is_refused_for_its_own_sake_is_not_tried_again(
+    harness: GatewayHarness, relay: Relay
+) -> None:
+    await harness.open("SCRIPT:text one")
+    await harness.until("turn.ended")
     relay.fail = 400
-    await desk.send("SCRIPT:text two")
+    await harness.send("SCRIPT:text two")
     await relay.tried(4)
     assert len(set(relay.bodies[-4:])) == 4, "each is another message"
     relay.fail = 0
@@ -61,14 +63,14 @@ async def test_a_post_that_is_refused_for_its_own_sake_is_not_tried_again(desk: 
 @pytest.mark.long
 @pytest.mark.rules("S004-018", "S004-250")
 async def test_one_that_is_connected_and_silent_is_kept(
-    desk: GatewayHarness, cli_env: dict[str, str], relay: Relay
+    harness: GatewayHarness, cli_env: dict[str, str], relay: Relay
 ) -> None:
-    await desk.open(settings={"link": "stdio"})
-    process = await by_hand(desk, cli_env, "variable")
+    await harness.open(settings={"link": "stdio"})
+    process = await by_hand(harness, cli_env, "variable")
     try:
         await relay.connections(1)
         await asyncio.sleep(90)
-        assert (await desk.turn("SCRIPT:text at last"))["status"] == "completed"
+        assert (await harness.turn("SCRIPT:text at last"))["status"] == "completed"
         assert len(relay.sockets()) == 1
     finally:
         if process.returncode is None:

@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.server import Server, ServerConnection, serve
 
 from e2e.dialin_harness import dialing
-from e2e.gateway_harness import at_desk, settings
+from e2e.gateway_harness import open_gateway, settings
 from e2e.harness import LAST_DIAL_IN, OLDEST, on_versions
 from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE
@@ -148,10 +148,10 @@ async def test_one_that_refuses_its_input_format_is_an_agent_that_exited_with_it
     other.write_text(f'#!/bin/bash\nexec {claude} "${{@/--input-format=stream-json/--input-format=text}}"\n')
     other.chmod(0o755)
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(other), pass_env=["IS_SANDBOX"])
-    async with at_desk(config, cli_env, cli_cwd) as desk:
-        desk.settings = {"link": "dial-in"}
-        await desk.open("SCRIPT:text")
-        exited = await desk.until("agent.exited")
+    async with open_gateway(config, cli_env, cli_cwd) as harness:
+        harness.settings = {"link": "dial-in"}
+        await harness.open("SCRIPT:text")
+        exited = await harness.until("agent.exited")
         assert (exited["code"], "--input-format" in exited["stderr"]) == (1, True)
 
 

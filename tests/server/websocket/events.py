@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fairlead.server.websocket import FrameError, FrameParser
+from fairlead.server.websocket.errors import FrameError
+from fairlead.server.websocket.parser import FrameParser
 
 
 @dataclass(frozen=True, slots=True)

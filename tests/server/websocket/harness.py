@@ -15,19 +15,11 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from fairlead.server.websocket import (
-    EXTENSION,
-    Connection,
-    ConnectionOptions,
-    Endpoint,
-    Keepalive,
-    Misuse,
-    WebSocketDriver,
-    binary_frame,
-    driver_class,
-    run_endpoint,
-    text_frame,
-)
+from fairlead.model.formats.frames import binary_frame, text_frame
+from fairlead.server.websocket.connection import EXTENSION, Connection, ConnectionOptions, Endpoint
+from fairlead.server.websocket.errors import Misuse
+from fairlead.server.websocket.keepalive import Keepalive
+from fairlead.server.websocket.protocol import WebSocketDriver, driver_class, run_endpoint
 from server.websocket.rawclient import wait_until
 
 MEBIBYTE = 1 << 20
@@ -181,11 +173,11 @@ class Flood(Base):
         self.go(conn)
 
     def go(self, conn: Connection) -> None:
-        while self.rounds and conn.write_buffer_size() < 65536:
+        while self.rounds and conn.backlog() < 65536:
             self.rounds -= 1
-            conn.send_text(b"f" * MEBIBYTE)
+            conn.send(text_frame(b"f" * MEBIBYTE))
         if not self.rounds:
-            conn.send_text(b"done")
+            conn.send(text_frame(b"done"))
 
 
 class Valve(Base):
@@ -197,11 +189,11 @@ class Valve(Base):
     def on_message(self, conn: Connection, data: bytes, text: bool) -> None:
         super().on_message(conn, data, text)
         if data == b"open" and Valve.stopped is not None:
-            Valve.stopped.resume_reading()
+            Valve.stopped.resume()
         else:
             Valve.stopped = conn
-            conn.pause_reading()
-        conn.send_text(b"seen")
+            conn.pause()
+        conn.send(text_frame(b"seen"))
 
 
 def build_app(hub: Hub) -> Starlette:
@@ -210,15 +202,7 @@ def build_app(hub: Hub) -> Starlette:
     ) -> Callable[[WebSocket], Awaitable[None]]:
         async def serve(ws: WebSocket) -> None:
             chosen = "gw.v1" if "gw.v1" in ws.scope["subprotocols"] else None
-            await run_endpoint(
-                ws.scope,
-                ws.receive,
-                ws.send,
-                make(ws),
-                options=options,
-                subprotocol=chosen,
-                headers=[(b"x-test", b"yes")],
-            )
+            await run_endpoint(ws.scope, ws.receive, ws.send, make(ws), options=options, subprotocol=chosen)
 
         return serve
 

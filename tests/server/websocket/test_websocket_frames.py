@@ -8,16 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.server.websocket import (
-    FrameParser,
-    MessageTooBig,
-    binary_frame,
-    close_frame,
-    ping_frame,
-    pong_frame,
-    text_frame,
-)
-from fairlead.server.websocket.frames import split_frames
+from fairlead.model.formats.frames import binary_frame, text_frame
+from fairlead.server.websocket.errors import MessageTooBig
+from fairlead.server.websocket.frames import close_frame, ping_frame, pong_frame, split_frames
+from fairlead.server.websocket.parser import FrameParser
 from server.websocket.events import Collector, Message, PeerClose, Ping, parse
 from server.websocket.rawclient import masked_frame
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.server.websocket import BadHandshake, Misuse, PeerGone, WebSocketError
+from fairlead.server.websocket.errors import BadHandshake, Misuse, PeerGone, WebSocketError
 from fairlead.server.websocket.handshake import accept_response, parse_head, refusal, refusal_head
 
 GOOD = {

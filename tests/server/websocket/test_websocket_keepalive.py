@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairlead.server.websocket import Keepalive
+from fairlead.server.websocket.keepalive import Keepalive
 from server.websocket.handtimer import HandTimer
 from server.websocket.harness import RunningServer
 from server.websocket.rawclient import RawClient, wait_until

@@ -38,7 +38,7 @@ def flood_until_closed(server: RunningServer, topic: str, name: str) -> tuple[Ra
             messages.append(message)
             assert len(messages) < 1000, "the slow consumer was never closed"
         for member in members:
-            assert member.write_buffer_size() <= SMALL.max_write_buffer + 200_000
+            assert member.backlog() <= SMALL.max_write_buffer + 200_000
         publisher.text(b"after")
         assert good.frame() == (0x81, b"after")
     return slow, messages

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import Server, ServerState
 
-from fairlead.server.websocket import WebSocketDriver, driver_class
+from fairlead.server.websocket.protocol import WebSocketDriver, driver_class
 
 CHANGED = f"uvicorn {uvicorn.__version__} treats WebSocket classes differently: adapt server/websocket/protocol.py"
 
@@ -50,7 +50,7 @@ def recorder() -> type[Recorder]:
 
 
 @pytest.mark.parametrize("http", [HttpToolsProtocol, H11Protocol])
-async def test_an_upgrade_makes_our_class_and_hands_it_the_whole_head(
+async def test_an_upgrade_creates_our_class_with_the_whole_request_head(
     http: type[HttpToolsProtocol] | type[H11Protocol], recorder: type[Recorder]
 ) -> None:
     config = uvicorn.Config(application, ws=recorder, log_config=None)
@@ -101,7 +101,7 @@ def test_the_configuration_has_what_we_read() -> None:
 
 
 def test_the_class_may_be_named_on_the_command_line() -> None:
-    config = uvicorn.Config(application, ws="fairlead.server.websocket:WebSocketDriver", log_config=None)
+    config = uvicorn.Config(application, ws="fairlead.server.websocket.protocol:WebSocketDriver", log_config=None)
     config.load()
     assert config.ws_protocol_class is WebSocketDriver, CHANGED
 

@@ -28,7 +28,7 @@ def test_a_line_is_split_into_its_commands_including_hidden_ones() -> None:
     assert layout.writes == ("out.txt",)
 
 
-def test_doubts_name_everything_that_is_unknown_before_the_run() -> None:
+def test_the_report_names_everything_unknown_before_the_run() -> None:
     assert lay_out(line("$RUN now"), place()).doubts
     assert lay_out(line("echo 'open"), place()).doubts
     assert lay_out(ToolCall("Bash", {"command": 7}), place()).doubts == ("it has no command",)

@@ -1,13 +1,17 @@
 """The fence: the gateway's folder and port are closed to tools, whatever the rules and modes are."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from fairlead.auth.origins import AllowedOrigins, Origin
 from fairlead.model.policy import Behavior, PermissionMode
 from fairlead.sessions.permissions.policy.call import Fences
 from fairlead.sessions.permissions.policy.fence import is_gateway_host
+from fairlead.uploads.service import Uploads
+from fairlead.wiring.settings import tool_fences
 from sessions.policy.fake_folders import DATA, FENCES, judge, judge_line
 
 OPEN: dict[str, Any] = {
@@ -139,6 +143,19 @@ def test_a_gateway_on_a_common_port_closes_only_its_own_hosts() -> None:
     assert judge("WebFetch", {"url": "https://localhost/"}, **OPEN, fences=fences).behavior is Behavior.DENY
     assert judge_line("curl https://example.org:443/", **OPEN, fences=fences).behavior is Behavior.ALLOW
     assert judge_line("curl https://localhost:443/", **OPEN, fences=fences).behavior is Behavior.DENY
+
+
+def test_a_fetch_of_the_gateways_own_public_url_is_refused(tmp_path: Path) -> None:
+    origins = AllowedOrigins(
+        ports=frozenset({8765}), names=frozenset({"box.lan"}), public=Origin("https", "gate.example", 443)
+    )
+    fences = tool_fences((tmp_path,), Uploads(tmp_path / "uploads"), origins, ())
+    for url in ("https://gate.example/v1/sessions", "https://GATE.example:443/", "https://gate.example./"):
+        verdict = judge("WebFetch", {"url": url}, **OPEN, fences=fences)
+        assert (verdict.behavior, verdict.by) == (Behavior.DENY, "fence")
+    assert judge_line("curl gate.example:443", **OPEN, fences=fences).behavior is Behavior.DENY
+    assert judge_line("nc box.lan 8765", **OPEN, fences=fences).behavior is Behavior.DENY
+    assert judge("WebFetch", {"url": "https://example.org/"}, **OPEN, fences=fences).behavior is Behavior.ALLOW
 
 
 def test_extra_ports_are_closed_like_the_main_port() -> None:

@@ -234,7 +234,7 @@ def test_lines_allowed_for_readers_do_not_show_closed_files(tmp_path: Path, rng:
     assert ran > 30
 
 
-def test_the_texts_that_a_shell_makes_of_a_word_are_foreseen(tmp_path: Path, rng: random.Random) -> None:
+def test_the_expansions_of_a_word_by_a_shell_are_predicted(tmp_path: Path, rng: random.Random) -> None:
     folder, given = tmp_path / "folder", tmp_path / "words"
     (folder / "sub" / "deep").mkdir(parents=True)
     given.touch()  # the home must not change between our expansion and the shell's

@@ -15,7 +15,7 @@ def test_an_attack_never_passes_by_the_rules_for_harmless_commands(line: str) ->
 
 
 @pytest.mark.parametrize("line", HONEST)
-def test_an_honest_line_of_allowed_commands_is_not_asked_about(line: str) -> None:
+def test_a_harmless_line_of_allowed_commands_is_not_asked_about(line: str) -> None:
     verdict = judge_line(line, allow=ALLOWED)
     assert (verdict.behavior, verdict.by) == (Behavior.ALLOW, "rule"), verdict.reason
 

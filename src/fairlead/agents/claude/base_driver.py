@@ -1,10 +1,10 @@
-"""The parts of a driver that are the same for every link: records in order, the start, the exit."""
+"""The parts of a driver that are the same for every link: records in order, the start, the exit, its tasks."""
 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol
 
 from fairlead.agents.claude.versions import Version, abilities, dotted
 from fairlead.model.agents import AgentSink, Decision, Exit, Record
@@ -106,3 +106,30 @@ class ClaudeDriver(ABC):
     @abstractmethod
     async def _finish(self, ended: Exit) -> Exit:
         """Deliver the last records and drop open requests after the exit. Return the exit to report."""
+
+
+class BackgroundTasks:
+    """Tasks that a driver starts and does not await: they run to their end, because a half-written log is worse. An
+    error of one is logged with the text `failure`."""
+
+    def __init__(self, failure: str) -> None:
+        self.running: set[asyncio.Task[Any]] = set()
+        self._failure = failure
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self.running.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    async def wait_finished(self) -> None:
+        """Return when all tasks have ended, including those that start meanwhile."""
+        while self.running:
+            await asyncio.wait(self.running)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self.running.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if not isinstance(error, AgentFailed):  # the agent has exited or does not read: its driver reports the exit
+            logger.error(self._failure, exc_info=error)

@@ -15,15 +15,15 @@ from fairlead.agents.claude.dialin.link import ClaudeDialIn
 from fairlead.agents.claude.dialin.routes import SOCKET, DialInRoutes
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.launch import TOKEN_VARIABLE, PreparedLaunch, arguments, check_sdk_url, environment
-from fairlead.agents.claude.probe import Installed, VersionProbe, find_executable, ways
+from fairlead.agents.claude.probe import VersionProbe, find_executable, ways
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
 from fairlead.agents.claude.transcripts import recovery
 from fairlead.agents.claude.transcripts.paths import config_folder, find_transcript, transcript_path
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.agents.claude.tui.launcher import open_terminal
-from fairlead.agents.claude.versions import abilities, dotted
-from fairlead.agents.claude.wire.encode import user_line
+from fairlead.agents.claude.versions import Version, abilities, dotted
+from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.markers import InterruptMarker, TypedPrompt, encode_marker
 from fairlead.agents.links.api import DialInTokens
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
@@ -102,17 +102,16 @@ class ClaudeKind:
         """The command that starts the CLI. Raises AgentMissing."""
         return (find_executable(self._settings.executable, self._settings.host.get("PATH", os.defpath)),)
 
-    async def installed(self) -> Installed:
-        """The CLI that would be started now. Raises AgentMissing."""
+    async def version(self) -> Version:
+        """The version of the CLI that would be started now. Raises AgentMissing."""
         return await self._prober.ask(self.command(), self._environment())
 
     async def info(self) -> AgentInfo:
         try:
-            found = await self.installed()
+            version = await self.version()
         except AgentMissing as missing:
             return AgentInfo(name=self.name, path=missing.data.get("path", ""), problem=missing.message)
-        version = found.version
-        return AgentInfo(name=self.name, path=found.command[0], version=dotted(version), ways=ways(version))
+        return AgentInfo(name=self.name, path=self.command()[0], version=dotted(version), ways=ways(version))
 
     def interpreter(self, session: SessionId) -> Interpreter:
         return ClaudeInterpreter(session)
@@ -153,15 +152,15 @@ class ClaudeKind:
             raise AgentNotRunning(f"{error.message} {advice}", **error.data) from error
 
     async def _prepare(self, launch: Launch) -> PreparedLaunch:
-        found = await self.installed()
+        version = await self.version()
         env = self._environment()
         config = config_folder(env)
         cwd = _real(launch.cwd)
         agent_session = self._conversation(launch, config, cwd)
         return PreparedLaunch(
             launch=launch,
-            version=found.version,
-            command=found.command,
+            version=version,
+            command=self.command(),
             env=env,
             cwd=cwd,
             agent_session=agent_session,
@@ -247,7 +246,7 @@ class ClaudeKind:
         dial_in = self._dial_in_routes.protocol()
         return msgspec.structs.replace(dial_in, routes=(*dial_in.routes, *self._hooks.routes()))
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall[Any]], Callable[[Identity, Any], Awaitable[Any]]]:
         """The handlers of the service calls that the routes of `protocol` make."""
         return {} if self._hooks is None else {**self._dial_in_routes.performers(), **self._hooks.performers()}
 

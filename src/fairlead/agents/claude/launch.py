@@ -117,7 +117,8 @@ def arguments(launch: Launch, version: Version, agent_session: str, sdk_url: str
         flags.append("--include-partial-messages")
     flags += [*_conversation(launch, agent_session), *_choices(settings, version)]
     if settings.max_turns is not None:
-        flags.append(f"--max-turns={_turns(settings.max_turns)}")
+        _require(settings.max_turns >= 1, "max_turns", "must be at least 1")
+        flags.append(f"--max-turns={settings.max_turns}")
     if settings.max_budget_usd is not None:
         flags.append(f"--max-budget-usd={_budget(settings.max_budget_usd)}")
     if not launch.trusted:
@@ -139,28 +140,35 @@ def in_terminal(launch: Launch, version: Version, agent_session: str, hooks: str
         ("output_schema", settings.output_schema),
         ("mcp_servers", settings.mcp_servers or launch.mcp or None),
     ):
-        if given is not None:
-            raise BadAgentSetting(name, "is not available in a terminal: set the link to stdio, or omit the setting")
+        _require(given is None, name, "is not available in a terminal: set the link to stdio, or omit the setting")
     flags = [f"--permission-mode={_mode(settings.mode, version)}"]
-    if not (launch.resume and resumes_by_command(version)):
+    if launch.resume and resumes_by_command(version):
+        problem = "cannot be terminal for a fork with this version of Claude Code: set the link to stdio"
+        _require(not launch.fork, "link", problem)
+    else:
         flags += _conversation(launch, agent_session)
-    elif launch.fork:
-        raise BadAgentSetting(
-            "link", "cannot be terminal for a fork with this version of Claude Code: set the link to stdio"
-        )
     flags += _choices(settings, version)
     if settings.append_prompt:
-        flags.append(f"--append-system-prompt={_words(settings.append_prompt)}")
+        _require("\0" not in settings.append_prompt, "append_prompt", "must not contain a NUL character")
+        flags.append(f"--append-system-prompt={settings.append_prompt}")
     if not launch.trusted:
         flags.append("--setting-sources=user")
     return [*flags, f"--settings={hooks}"]
 
 
 def _choices(settings: Settings, version: Version) -> list[str]:
-    flags = [f"--model={_model(settings.model)}"] if settings.model else []
-    if settings.effort and version >= _EFFORT_SINCE:
-        flags.append(f"--effort={_effort(settings.effort)}")
-    return flags + [f"--add-dir={_directory(path)}" for path in settings.directories]
+    flags: list[str] = []
+    if model := settings.model:
+        _require(_MODEL.fullmatch(model) is not None, "model", f"is not a valid model name: {model[:80]!r}")
+        flags.append(f"--model={model}")
+    if (effort := settings.effort) and version >= _EFFORT_SINCE:
+        _require(effort in EFFORTS, "effort", f"must be one of {', '.join(EFFORTS)}, not {effort[:40]!r}")
+        flags.append(f"--effort={effort}")
+    for path in settings.directories:
+        valid = path.startswith("/") and not _CONTROL.search(path)
+        _require(valid, "directories", f"accepts absolute paths without control characters, not {path[:200]!r}")
+        flags.append(f"--add-dir={path}")
+    return flags
 
 
 def resumes_by_command(version: Version) -> bool:
@@ -206,8 +214,11 @@ def must_hold(tool: str, version: Version) -> bool:
 
 def _ask_rules(launch: Launch) -> str:
     servers = dict.fromkeys((*launch.mcp, *launch.settings.mcp_servers))
+    for name in servers:
+        valid = _SERVER.fullmatch(name) is not None
+        _require(valid, "mcp_servers", f"accepts names of letters, digits, dots and dashes, not {name[:80]!r}")
     # 2.1.120 supports the star; 2.1.37 ignores it.
-    rules = [*sorted(ASK_RULE_TOOLS), "mcp__*", *(f"mcp__{_server(name)}" for name in servers)]
+    rules = [*sorted(ASK_RULE_TOOLS), "mcp__*", *(f"mcp__{name}" for name in servers)]
     # Measured: in 2.1.37 a project's `disableAllHooks` disables our policy hook too, unless these settings override it.
     return msgspec.json.encode({"disableAllHooks": False, "permissions": {"ask": rules}}).decode()
 
@@ -276,43 +287,11 @@ def _mode(mode: str, version: Version) -> str:
     return mode
 
 
-def _model(name: str) -> str:
-    if _MODEL.fullmatch(name) is None:
-        raise BadAgentSetting("model", f"is not a valid model name: {name[:80]!r}")
-    return name
-
-
-def _server(name: str) -> str:
-    if _SERVER.fullmatch(name) is None:
-        raise BadAgentSetting("mcp_servers", f"accepts names of letters, digits, dots and dashes, not {name[:80]!r}")
-    return name
-
-
-def _effort(level: str) -> str:
-    if level not in EFFORTS:
-        raise BadAgentSetting("effort", f"must be one of {', '.join(EFFORTS)}, not {level[:40]!r}")
-    return level
-
-
-def _directory(path: str) -> str:
-    if not path.startswith("/") or _CONTROL.search(path):
-        raise BadAgentSetting("directories", f"accepts absolute paths without control characters, not {path[:200]!r}")
-    return path
-
-
-def _words(text: str) -> str:
-    if "\0" in text:
-        raise BadAgentSetting("append_prompt", "must not contain a NUL character")
-    return text
-
-
-def _turns(number: int) -> str:
-    if number < 1:
-        raise BadAgentSetting("max_turns", "must be at least 1")
-    return str(number)
+def _require(valid: bool, setting: str, problem: str) -> None:
+    if not valid:
+        raise BadAgentSetting(setting, problem)
 
 
 def _budget(dollars: float) -> str:
-    if not math.isfinite(dollars) or dollars < 1e-6:
-        raise BadAgentSetting("max_budget_usd", "must be a number of dollars above 0")
+    _require(math.isfinite(dollars) and dollars >= 1e-6, "max_budget_usd", "must be a number of dollars above 0")
     return f"{dollars:.6f}".rstrip("0").rstrip(".")

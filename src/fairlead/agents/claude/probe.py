@@ -7,11 +7,9 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from fairlead.agents.claude.versions import Version, abilities, dotted, parse_version
 from fairlead.model.errors import AgentMissing
-from fairlead.system.clock import Clock, within
+from fairlead.system.clock import Clock, ends_within
 from fairlead.system.process import StopTimeouts, spawn
 from fairlead.system.sandbox import Sandbox
 
@@ -28,20 +26,9 @@ _LONGEST = 4096
 DIAL_IN_REFUSED = "no: this version refuses local hosts"
 
 
-class Installed(msgspec.Struct, frozen=True):
-    """A CLI that can be started: its command and the version that it reports."""
-
-    command: tuple[str, ...]
-    version: Version
-
-
 def ways(version: Version) -> dict[str, str]:
     """The links over which this version can be driven, each with yes or the reason why not."""
-    return {
-        "stdio": "yes",
-        "dial-in": "yes" if abilities(version).dial_in else DIAL_IN_REFUSED,
-        "terminal": "yes",
-    }
+    return {"stdio": "yes", "dial-in": "yes" if abilities(version).dial_in else DIAL_IN_REFUSED, "terminal": "yes"}
 
 
 def find_executable(configured: str, path: str) -> str:
@@ -65,18 +52,17 @@ class VersionProbe:
         self._sandbox = sandbox
         self._known: dict[tuple[tuple[str, ...], int, int], Version] = {}
 
-    async def ask(self, command: Sequence[str], env: Mapping[str, str]) -> Installed:
-        """Return the command with its version. Raises AgentMissing, with the program's output, if it does not print a
-        version that we can drive."""
+    async def ask(self, command: Sequence[str], env: Mapping[str, str]) -> Version:
+        """Return the command's version. Raises AgentMissing, with the program's output, if it does not print a version
+        that we can drive."""
         try:
             file = os.stat(command[0])
         except OSError as error:
             raise AgentMissing(f"{command[0]} cannot be started: {error.strerror}.", path=command[0]) from error
         key = (tuple(command), file.st_mtime_ns, file.st_size)
-        version = self._known.get(key)
-        if version is None:
-            version = self._known[key] = await self._ask(command, env)
-        return Installed(tuple(command), version)
+        if key not in self._known:
+            self._known[key] = await self._ask(command, env)
+        return self._known[key]
 
     async def _ask(self, command: Sequence[str], env: Mapping[str, str]) -> Version:
         output = bytearray()
@@ -89,11 +75,9 @@ class VersionProbe:
         except OSError as error:
             raise AgentMissing(f"{command[0]} cannot be started: {error.strerror}.", path=command[0]) from error
         try:
-            await within(self._clock, VERSION_SECONDS, child.read(take))
-        except TimeoutError:
-            raise AgentMissing(
-                f"{command[0]} --version did not answer within {VERSION_SECONDS:.0f} s.", path=command[0]
-            ) from None
+            if not await ends_within(self._clock, VERSION_SECONDS, child.read(take)):
+                late = f"{command[0]} --version did not answer within {VERSION_SECONDS:.0f} s."
+                raise AgentMissing(late, path=command[0])
         finally:
             await child.end(_HURRY)
         words = output.decode("utf-8", "replace").strip()

@@ -19,15 +19,8 @@ from fairlead.sessions.api.folders import FolderReport
 SETTINGS: Final = (".claude/settings.json", ".claude/settings.local.json")
 SERVERS: Final = ".mcp.json"
 TEXTS: Final = ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", "AGENTS.md")
-TREES: Final = (
-    ".claude/agents",
-    ".claude/commands",
-    ".claude/hooks",
-    ".claude/output-styles",
-    ".claude/plugins",
-    ".claude/rules",
-    ".claude/skills",
-)
+_FOLDERS: Final = ("agents", "commands", "hooks", "output-styles", "plugins", "rules", "skills")
+TREES: Final = tuple(f".claude/{name}" for name in _FOLDERS)
 """Folders whose files the CLI reads or runs. Not all of `.claude`: worktrees in it are whole checkouts."""
 
 SHOWN_FILES: Final = 2000
@@ -73,21 +66,16 @@ def describe(folder: str, home: str = "") -> FolderReport:
 
 def _files(root: Path, home: Path | None) -> Iterator[tuple[str, Path]]:
     """Every relevant file: its name as shown (relative to the folder) and its path, in a fixed order."""
-    for name in (*SETTINGS, SERVERS, *TEXTS):
-        if _is_file(root / name):
-            yield name, root / name
-    for tree in TREES:
-        yield from _walk(root, tree)
-    for above in root.parents:
-        if above == home:
+    for folder in (root, *root.parents):
+        own = folder == root
+        if folder == home and not own:
             return  # the user's own files are trusted
-        prefix = os.path.relpath(above, root)
-        for name in (SERVERS, *TEXTS):
-            if _is_file(above / name):
-                yield f"{prefix}/{name}", above / name
+        prefix = "" if own else f"{os.path.relpath(folder, root)}/"
+        for name in (*(SETTINGS if own else ()), SERVERS, *TEXTS):
+            if _is_file(folder / name):
+                yield prefix + name, folder / name
         for tree in TREES:
-            for name, path in _walk(above, tree):
-                yield f"{prefix}/{name}", path
+            yield from ((prefix + name, path) for name, path in _walk(folder, tree))
 
 
 def _walk(root: Path, tree: str) -> Iterator[tuple[str, Path]]:

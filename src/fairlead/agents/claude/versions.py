@@ -1,4 +1,4 @@
-"""The abilities of each version of the CLI. Data and pure functions; all of it was observed.
+"""The abilities of each version of the CLI. Pure: data and functions; all of it was observed.
 
 Observed on the versions of docs/reference/compatibility.md; the dial-in boundary was found by bisection (2.1.120
 accepts, 2.1.121 rejects). The versions between two tested ones that differ were not tested: the newer behaviour is
@@ -48,8 +48,6 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """`--sdk-url` to a local host works."""
     reports_modes: bool
     """It reports a changed mode in a system/status record; else only the answer to set_permission_mode shows it."""
-    answers_unknown: bool
-    """It answers an unknown control subtype with an error; else it does not answer."""
     takes_cancel: bool
     """It accepts our control_cancel_request; else the message ends the process."""
     takes_environment: bool
@@ -85,7 +83,6 @@ def abilities(version: Version) -> Abilities:
         modes=(*_MODES, *(["delegate"] if version < _V50 else []), *(["auto"] if middle else [])),
         dial_in=version <= _V120,
         reports_modes=talks,
-        answers_unknown=talks,
         takes_cancel=talks,
         takes_environment=version < _V200,
         # Measured: 2.1.37 tries twice and exits after 5.1 s; 2.1.77 and 2.1.120 try for 600 s, with jitter.

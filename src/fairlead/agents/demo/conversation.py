@@ -1,11 +1,12 @@
 """Determines the script that the messages to a model select.
 
-Rule: pure. Both stand-ins use it, so that a prompt has the same meaning for the model API and the demo agent.
+Pure. Both stand-ins use it, so that a prompt has the same meaning for the model API and the demo agent.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
+from fairlead.agents.claude.interpreter.user_text import tag
 from fairlead.agents.demo.scripts import MARKER, Call, ToolResult, parse
 
 
@@ -31,7 +32,7 @@ def read_conversation(
             if block.get("type") == "tool_result":
                 output, _, added = _flat(block.get("content")).partition("<system-reminder>")
                 results.append(ToolResult(output.rstrip(), bool(block.get("is_error"))))
-                if _STEERED in added and MARKER in added:  # older CLIs put a sent message here
+                if STEERED in added and MARKER in added:  # older CLIs put a sent message here
                     name, argument = _chosen(added)
                     results = []
             elif block.get("type") == "text":
@@ -45,12 +46,12 @@ def read_conversation(
 
 
 _NOTIFICATION = "<task-notification>"
-_STEERED = "The user sent a new message while you were working:"
+STEERED = "The user sent a new message while you were working:"
 _CUT_OFF = "Your response above was cut off"
 
 
 def _is_prompt(text: str, *, with_results: bool) -> bool:
-    if _STEERED in text or _NOTIFICATION in text:
+    if STEERED in text or _NOTIFICATION in text:
         return MARKER in text or _NOTIFICATION in text
     if text.startswith("<system-reminder>"):
         # An agent may put its reminder and the prompt into one block: the text after the reminder counts.
@@ -62,12 +63,8 @@ def _is_prompt(text: str, *, with_results: bool) -> bool:
 
 def _chosen(text: str) -> tuple[str | None, str]:
     if _NOTIFICATION in text:
-        return "text", f"A background task ended: {_between(text, '<summary>', '</summary>')}"
+        return "text", f"A background task ended: {tag(text, 'summary')}"
     return parse(text) or (None, "")
-
-
-def _between(text: str, start: str, end: str) -> str:
-    return text.partition(start)[2].partition(end)[0]
 
 
 def _flat(content: Any) -> str:

@@ -1,31 +1,34 @@
-"""The demo agent's own decision whether a tool may run, before it asks the host.
+"""Decides whether a call may run: by the host's hook, the agent's own rules, or the person behind the host.
 
-Rule: pure. As strict as the real CLI in the cases that the scripts use; asks in every other case.
+As strict as the real CLI in the cases that the scripts use; asks in every other case.
 """
 
 import os.path
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
-from fairlead.agents.demo.records import Record
+from fairlead.agents.claude.launch import ALWAYS_ASKED
+from fairlead.agents.demo.messages import Record
+from fairlead.agents.demo.wire import HostFailed, HostGone
 
-ALWAYS_ASKED = frozenset({"AskUserQuestion", "ExitPlanMode"})
+if TYPE_CHECKING:
+    from fairlead.agents.demo.session import DemoSession
+
 _NEVER_ASKED = frozenset({"Agent", "Task", "TodoWrite", "StructuredOutput", "Glob"})
 _READS = frozenset({"echo", "ls", "pwd", "cat", "head", "tail", "wc", "date", "whoami", "true"})
 _EDITS = frozenset({"mkdir", "touch", "rm", "rmdir", "mv", "cp"})
 # A command with any of these may contain a second one: it is never allowed by its first word alone.
 _SHELL = frozenset(";|&$`<>(){}\n\\")
 
-
-@dataclass(frozen=True, slots=True)
-class GrantVerdict:
-    """allow, ask or deny; `meta` goes into the tool result, `reason` into the question."""
-
-    behavior: str
-    meta: Record = field(default_factory=dict)
-    reason: Record = field(default_factory=dict)
+Behavior = Literal["allow", "ask", "deny"]
 
 
-_BY_MODE = {"source": "config", "reason_type": "mode"}
+class Refusal(Exception):
+    """The call may not run. Carries the message for the model."""
+
+
+class Stopped(Exception):
+    """The host refuses the call and ends the run."""
 
 
 @dataclass(slots=True)
@@ -42,81 +45,83 @@ class Grants:
         roots = [os.path.normpath(os.path.join(self.cwd, d)) for d in (self.cwd, *self.directories)]
         return any(full == root or full.startswith(root + os.sep) for root in roots)
 
+    def judge(self, tool: str, arguments: Record) -> Behavior:
+        """The agent's own decision on one call."""
+        if tool in ALWAYS_ASKED:
+            return "ask"
+        if tool in _NEVER_ASKED or self.mode == "bypassPermissions" or self._is_harmless(tool, arguments):
+            return "allow"
+        return "deny" if self.mode == "dontAsk" else "ask"
 
-def judge(grants: Grants, tool: str, arguments: Record) -> GrantVerdict:
-    """The verdict on one call, without asking a hook or a person."""
-    if tool in ALWAYS_ASKED:
-        return GrantVerdict("ask")
-    if tool in _NEVER_ASKED:
-        return GrantVerdict("allow", {"source": "config"})
-    if grants.mode == "bypassPermissions":
-        return GrantVerdict("allow", _BY_MODE)
-    edits = grants.mode == "acceptEdits"
-    if tool == "Bash":
-        word = _simple(str(arguments.get("command", "")))
-        if word in _READS:
-            return GrantVerdict("allow", {"source": "config", "reason_type": "subcommandResults"})
-        if word in _EDITS:
-            return GrantVerdict("allow", _BY_MODE) if edits else _asked(grants)
-        return _asked(grants, decision_reason="This command requires approval", decision_reason_type="other")
-    if (tool == "Read" or (tool in ("Write", "Edit") and edits)) and grants.inside(str(arguments.get("file_path", ""))):
-        return GrantVerdict("allow", _BY_MODE)
-    return _asked(grants)
+    def _is_harmless(self, tool: str, arguments: Record) -> bool:
+        edits = self.mode == "acceptEdits"
+        if tool == "Bash":
+            command = str(arguments.get("command", ""))
+            word = "" if _SHELL & set(command) else (command.split() or [""])[0]
+            return word in _READS or (word in _EDITS and edits)
+        reads_or_may_edit = tool == "Read" or (tool in ("Write", "Edit") and edits)
+        return reads_or_may_edit and self.inside(str(arguments.get("file_path", "")))
 
 
-def _asked(grants: Grants, **reason: str) -> GrantVerdict:
-    if grants.mode == "dontAsk":
-        return GrantVerdict("deny", _BY_MODE)
-    return GrantVerdict("ask", {}, dict(reason))
+async def pass_or_refuse(session: "DemoSession", call: Record, arguments: Record, agent_id: str | None) -> Record:
+    """Return the input to run the call with. Raises Refusal or Stopped if it may not run."""
+    name = call["name"]
+    decided = await _call_hooks(session, call, arguments)
+    if "deny" in decided:
+        raise Refusal(f"PreToolUse:{name} hook error: {decided['deny']}")
+    verdict = session.grants.judge(name, arguments)
+    if "ask" in decided:
+        verdict = "ask"
+    elif "allow" in decided and name not in ALWAYS_ASKED and verdict != "deny":
+        verdict = "allow"
+    if verdict == "deny":
+        refused = f"Permission to use {name} was not granted."
+        session.emit_system("permission_denied", tool_name=name, tool_use_id=call["id"], message=refused)
+        raise Refusal(refused)
+    if verdict == "allow":
+        return arguments
+    return await _ask(session, call, arguments, agent_id, decided.get("ask"))
 
 
-def _simple(command: str) -> str:
-    """The first word of a single command; empty if the text may contain several."""
-    if not command.strip() or _SHELL & set(command):
-        return ""
-    return command.split()[0]
+async def _call_hooks(session: "DemoSession", call: Record, arguments: Record) -> dict[str, str]:
+    """The decisions of the host's hooks, each with its reason. An error of the host counts as no decision, as in the
+    CLI, unless the host asked for a block."""
+    about = {"tool_name": call["name"], "tool_input": arguments, "tool_use_id": call["id"]}
+    given = {**about, "cwd": session.cwd, "permission_mode": session.grants.mode, "hook_event_name": "PreToolUse"}
+    decided: dict[str, str] = {}
+    for hook in session.hooks:
+        for callback in hook.get("hookCallbackIds", []):
+            try:
+                answer = await session.wire.ask(
+                    "hook_callback", callback_id=callback, input=given, tool_use_id=call["id"]
+                )
+            except HostGone:
+                raise Refusal("The host went away before its hook decided about this call.") from None
+            except HostFailed:
+                if hook.get("onFailure") == "block":
+                    decided["deny"] = "the host failed to answer its hook"
+                continue
+            output = answer.get("hookSpecificOutput")
+            if isinstance(output, dict) and output.get("permissionDecision"):
+                decided[output["permissionDecision"]] = str(output.get("permissionDecisionReason") or "")
+    return decided
 
 
-def question(grants: Grants, tool: str, arguments: Record, verdict: GrantVerdict, hook: str | None) -> Record:
-    """The fields of a `can_use_tool` request besides the ids."""
-    is_mcp = tool.startswith("mcp__")
-    name = tool.split("__")[-1].capitalize() if is_mcp else tool
-    asked: Record = {"tool_name": tool, "display_name": name, "input": arguments}
-    if is_mcp:
-        asked["mcp_server"] = {"name": tool.split("__")[1], "source": "sdk"}
-    if tool in ("Write", "Edit", "Read"):
-        asked["description"] = os.path.basename(str(arguments.get("file_path", "")))
-    elif tool == "Bash" and arguments.get("description"):
-        asked["description"] = str(arguments["description"])
-    if hook is not None:
-        return asked | {
-            "decision_reason": hook,
-            "decision_reason_type": "hook",
-            "decision_reason_hook_event": "PreToolUse",
-            "decision_reason_hook_source": "settings",
-        }
-    if tool in ALWAYS_ASKED:
-        return asked
-    asked["permission_suggestions"] = _suggestions(grants, tool, arguments)
-    asked |= verdict.reason
-    if tool == "Bash" and not verdict.reason:
-        asked["blocked_path"] = os.path.normpath(os.path.join(grants.cwd, str(arguments["command"]).split()[-1]))
-    elif tool != "Bash":
-        asked["server_policy_ask_only"] = True
-    return asked
-
-
-_ACCEPT_EDITS = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
-
-
-def _suggestions(grants: Grants, tool: str, arguments: Record) -> list[Record]:
-    if tool in ("Write", "Edit"):
-        return [_ACCEPT_EDITS]
-    rule: Record = {"toolName": tool}
-    if tool == "Bash":
-        rule["ruleContent"] = str(arguments.get("command", ""))
-    add = {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "localSettings"}
-    if tool == "Bash" and _simple(str(arguments.get("command", ""))) in _EDITS:
-        more = {"type": "addDirectories", "directories": [grants.cwd], "destination": "session"}
-        return [add, more, _ACCEPT_EDITS]
-    return [add]
+async def _ask(
+    session: "DemoSession", call: Record, arguments: Record, agent_id: str | None, reason: str | None
+) -> Record:
+    request: Record = {"tool_name": call["name"], "input": arguments, "tool_use_id": call["id"]}
+    request["description"] = str(arguments.get("description") or os.path.basename(str(arguments.get("file_path", ""))))
+    request["decision_reason"] = reason
+    if agent_id is not None:
+        request["agent_id"] = agent_id
+    try:
+        answer = await session.wire.ask("can_use_tool", **request)
+    except HostFailed as error:
+        raise Refusal(f"Tool permission request failed: {error}") from None
+    if answer.get("behavior") != "allow":
+        if answer.get("interrupt"):
+            raise Stopped
+        raise Refusal(str(answer.get("message") or "Permission was denied."))
+    updated = answer.get("updatedInput")
+    return updated if isinstance(updated, dict) else arguments

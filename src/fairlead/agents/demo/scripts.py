@@ -1,13 +1,13 @@
 """The script library of both stand-ins: the scripted model API and the demo agent.
 
-Rule: everything here is pure. A script gets one model call (the step of the prompt, the results of the tools, the
+Pure. A script gets one model call (the step of the prompt, the results of the tools, the
 available tools) and returns the blocks of the model's answer; the caller that plays them owns the clock.
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import Any, Literal
 
 MARKER = "SCRIPT:"
 
@@ -17,10 +17,11 @@ QUOTED = 160
 
 @dataclass(frozen=True, slots=True)
 class ScriptText:
-    """A text block, streamed in about `chunks` deltas."""
+    """A text or thinking block, streamed in about `chunks` deltas."""
 
     text: str
     chunks: int = 8
+    kind: Literal["text", "thinking"] = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +31,6 @@ class SlowText:
     text: str
     count: int
     delay: float
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptThinking:
-    """A thinking block, streamed in about `chunks` deltas."""
-
-    text: str
-    chunks: int = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +50,16 @@ class ApiError:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class CutStream:
-    """The connection to the model's API breaks at this point of the stream."""
+class Fault(Enum):
+    """What else may happen at a point of the stream."""
+
+    CUT = "the connection to the model's API breaks"
+    CRASH = "the agent's process dies; a model API can only cut the stream"
+    UNKNOWN_RECORDS = "the demo agent emits records of unknown types; a model API cannot emit records"
 
 
-@dataclass(frozen=True, slots=True)
-class Crash:
-    """The agent's process dies at this point of the stream; a model API can only cut the stream."""
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownRecords:
-    """The demo agent emits records of unknown types; a model API cannot emit records."""
-
-
-ContentBlock = ScriptText | SlowText | ScriptThinking | ToolUse
-Block = ContentBlock | ApiError | CutStream | Crash | UnknownRecords
+ContentBlock = ScriptText | SlowText | ToolUse
+Block = ContentBlock | ApiError | Fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +94,69 @@ class Call:
         return not self.tools or tool in self.tools
 
 
-Script = Callable[[Call], list[Block]]
+_CATALOGUE = {
+    "text": ("[words]", "a short text, streamed"),
+    "echo": ("", "says how many messages the model sees: proves that a resume has its history"),
+    "long": ("[words]", "a long text in as many deltas as words"),
+    "think": ("", "a thinking block, then a text"),
+    "tool": ("", "a harmless Bash call: echo hi"),
+    "bash": ("<command>", "a Bash call with your command"),
+    "write": ("<path>", "writes a small file"),
+    "read": ("<path>", "reads a file"),
+    "edit": ("<path>", "reads a file, then replaces hello by goodbye"),
+    "parallel": ("", "two Bash calls in one message"),
+    "twice": ("", "two Bash calls, one after the other"),
+    "subagent": ("[inner script]", "a subagent that runs another script while the turn waits"),
+    "background": ("[inner script]", "a subagent in the background: the turn ends before it does"),
+    "question": ("", "asks you to choose (AskUserQuestion)"),
+    "plan": ("", "shows a plan for your approval (ExitPlanMode)"),
+    "slow": ("[ticks]", "a text that takes its time, four ticks a second"),
+    "slowtool": ("[seconds]", "a Bash call that takes its time"),
+    "bgbash": ("<command>", "a Bash call in the background"),
+    "loop": ("", "calls a tool for ever: for --max-turns and interrupts"),
+    "mcp": ("<tool>", "calls an MCP tool with a=1, b=2"),
+    "todo": ("", "writes a list of todos (where the agent has TodoWrite)"),
+    "glob": ("[pattern]", "lists files (Glob, or Bash where the agent has none)"),
+    "error": ("[400|401|429|529]", "an error of the model's API"),
+    "error_once": ("", "overloaded at the first attempt, answers the second"),
+    "cut": ("", "the model's stream breaks off at the first attempt, the second answers"),
+    "crash": ("", "the agent's process dies in mid turn"),
+    "unknown": ("", "the demo agent emits records of unknown types"),
+    "burst": ("<n>", "n text deltas as fast as possible, for load tests"),
+    "structured": ("[json]", "a structured answer (StructuredOutput), or the JSON as text"),
+}
+"""Every script with the hint for its argument and its description, in the order in which a new user would try them."""
 
-_SCRIPTS: dict[str, tuple[str, str, Script]] = {}
-"""Each script with the hint for its argument and its description."""
-
-
-def _script(name: str, hint: str, description: str) -> Callable[[Script], Script]:
-    def register(run: Script) -> Script:
-        _SCRIPTS[name] = (hint, description, run)
-        return run
-
-    return register
+_ERRORS = {
+    400: ApiError(400, "invalid_request_error", "scripted bad request"),
+    401: ApiError(401, "authentication_error", "invalid x-api-key"),
+    429: ApiError(429, "rate_limit_error", "scripted rate limit"),
+    529: ApiError(529, "overloaded_error", "Overloaded"),
+}
+_COLOURS = [{"label": "Red", "description": "a warm colour"}, {"label": "Blue", "description": "a cool colour"}]
+_QUESTION = {"question": "Which colour?", "header": "Colour", "options": _COLOURS, "multiSelect": False}
+_PLAN = "1. Look at the code\n2. Change it\n3. Run the tests"
+_TODOS = [
+    {"content": "Look around", "status": "completed", "activeForm": "Looking around"},
+    {"content": "Write it down", "status": "in_progress", "activeForm": "Writing it down"},
+]
+_TOUR = (
+    "Hello! I am a scripted model: nothing here is thought up, and nothing leaves this machine.\n\n"
+    "Type one of these to see what a session can do:\n\n"
+    "- `SCRIPT:long` streams a long text\n"
+    "- `SCRIPT:think` thinks before it answers\n"
+    "- `SCRIPT:write notes.txt` asks for permission and writes a file\n"
+    "- `SCRIPT:question` asks you something, `SCRIPT:plan` shows a plan to approve\n"
+    "- `SCRIPT:subagent tool` delegates to a subagent\n"
+    "- `SCRIPT:slow` gives you time to interrupt\n"
+    "- `SCRIPT:error 529` shows an error of the model's API\n\n"
+    "`fairlead doctor --scripts` lists them all."
+)
 
 
 def catalogue() -> list[tuple[str, str, str]]:
-    """Every script as (name, argument hint, description), in the order in which a new user would try them."""
-    return [(name, hint, description) for name, (hint, description, _) in _SCRIPTS.items()]
+    """Every script as (name, argument hint, description)."""
+    return [(name, *about) for name, about in _CATALOGUE.items()]
 
 
 def parse(text: str) -> tuple[str, str] | None:
@@ -139,242 +171,109 @@ def parse(text: str) -> tuple[str, str] | None:
 
 def respond(call: Call) -> list[Block]:
     """The blocks the scripted model answers this call with."""
-    if call.name is None:
-        return [ScriptText(_tour(), chunks=60)]
-    if call.name not in _SCRIPTS:
-        return [ScriptText(f"There is no script named {call.name!r}. Known scripts: {', '.join(_SCRIPTS)}.")]
-    return _SCRIPTS[call.name][2](call)
+    argument = call.argument
+    path = {"file_path": argument or "demo.txt"}
+    match call.name:
+        case None:
+            return [ScriptText(_TOUR, chunks=60)]
+        case "edit" if call.step == 1 and not call.results[0].is_error:
+            return [ToolUse("Edit", path | {"old_string": "hello", "new_string": "goodbye"})]
+        case "twice" if call.step < 2:
+            return [_bash(f"touch t{call.step + 1}", f"make t{call.step + 1}")]
+        case "loop":
+            return [_bash(f"echo loop {call.step}", "loop")]
+        case _ if call.results:
+            return _done(call.results[-1])
+        case "text":
+            return [ScriptText(f"Hello from the scripted model. {argument}".strip())]
+        case "echo":
+            return [ScriptText(f"I see {call.messages} messages.")]
+        case "long":
+            count = _number(argument, 200, 100_000)
+            return [ScriptText(" ".join(f"word{i}" for i in range(count)), chunks=count)]
+        case "think":
+            return [
+                ScriptText("Let me think about this carefully.", 6, "thinking"),
+                ScriptText("I thought about it."),
+            ]
+        case "tool":
+            return [ScriptText("I will run a command."), _bash("echo hi", "say hi")]
+        case "bash":
+            return [_bash(argument or "echo hi", "run the command")]
+        case "write":
+            return [ToolUse("Write", path | {"content": "hello\nworld\n"})]
+        case "read" | "edit":
+            return [ToolUse("Read", path)]
+        case "parallel":
+            return [_bash("touch p1", "make p1"), _bash("touch p2", "make p2")]
+        case "subagent" | "background":
+            job = {"description": "demo job", "prompt": MARKER + (argument or "tool")}
+            job_kind = {"subagent_type": "general-purpose", "run_in_background": call.name == "background"}
+            return [
+                ScriptText("I will delegate this."),
+                ToolUse("Agent" if call.has("Agent") else "Task", job | job_kind),
+            ]
+        case "question":
+            return [ToolUse("AskUserQuestion", {"questions": [_QUESTION]})]
+        case "plan":
+            return [ScriptText("Here is my plan."), ToolUse("ExitPlanMode", {"plan": _PLAN})]
+        case "slow":
+            return [SlowText("tick ", _number(argument, 20, 10_000), 0.25)]
+        case "slowtool":
+            code = f"import time;time.sleep({_number(argument, 30, 600)});print(1)"
+            return [ScriptText("Running a slow tool."), _bash(f"python3 -c '{code}'", "slow job")]
+        case "bgbash":
+            return [_bash(argument or "echo hi", "background job", run_in_background=True)]
+        case "mcp":
+            return [ToolUse(argument or "mcp__demo__add", {"a": 1, "b": 2})]
+        case "todo":
+            has = call.has("TodoWrite")
+            return [ToolUse("TodoWrite", {"todos": _TODOS}) if has else ScriptText("This agent has no TodoWrite tool.")]
+        case "glob":
+            return [ToolUse("Glob", {"pattern": argument or "*"}) if call.has("Glob") else _bash("ls", "list files")]
+        case "error":
+            return [_ERRORS.get(_number(argument, 400, 599), _ERRORS[400])]
+        case "error_once":
+            return [ScriptText("The second attempt worked.") if call.attempt else _ERRORS[529]]
+        case "cut" if call.attempt:
+            return [ScriptText("The second attempt came through.")]
+        case "cut":
+            return [ScriptText("This stream breaks off"), Fault.CUT]
+        case "crash":
+            return [ScriptText("I am about to crash."), Fault.CRASH]
+        case "unknown":
+            return [Fault.UNKNOWN_RECORDS, ScriptText("I emitted records of unknown types.")]
+        case "burst":
+            return [SlowText("word ", _number(argument, 1000, 10_000_000), 0.0)]
+        case "structured":
+            return _structured(call)
+    return [ScriptText(f"There is no script named {call.name!r}. Known scripts: {', '.join(_CATALOGUE)}.")]
 
 
-def _tour() -> str:
-    return (
-        "Hello! I am a scripted model: nothing here is thought up, and nothing leaves this machine.\n\n"
-        "Type one of these to see what a session can do:\n\n"
-        "- `SCRIPT:long` streams a long text\n"
-        "- `SCRIPT:think` thinks before it answers\n"
-        "- `SCRIPT:write notes.txt` asks for permission and writes a file\n"
-        "- `SCRIPT:question` asks you something, `SCRIPT:plan` shows a plan to approve\n"
-        "- `SCRIPT:subagent tool` delegates to a subagent\n"
-        "- `SCRIPT:slow` gives you time to interrupt\n"
-        "- `SCRIPT:error 529` shows an error of the model's API\n\n"
-        "`fairlead doctor --scripts` lists them all."
-    )
-
-
-def _done(call: Call) -> list[Block]:
+def _done(last: ToolResult) -> list[Block]:
     """The closing sentence: repeats the last tool's result, so that a reader and a test can see that it arrived."""
-    if not call.results:
-        return [ScriptText("Done.")]
-    last = call.results[-1]
     quoted = last.text[:QUOTED]
     return [ScriptText(f"The tool failed: {quoted}" if last.is_error else f"Done. The tool said: {quoted}")]
 
 
-def _number(argument: str, default: int, most: int) -> int:
-    """A count typed by a person: the default for invalid input, a maximum so that no script runs for ever."""
-    word = argument.split(" ", 1)[0]
-    return min(int(word), most) if word.isdecimal() else default
-
-
-def _once(call: Call, *blocks: Block) -> list[Block]:
-    return list(blocks) if call.step == 0 else _done(call)
-
-
-def _bash(command: str, description: str, **more: Any) -> ToolUse:
-    return ToolUse("Bash", {"command": command, "description": description, **more})
-
-
-@_script("text", "[words]", "a short text, streamed")
-def _text(call: Call) -> list[Block]:
-    return [ScriptText(f"Hello from the scripted model. {call.argument}".strip())]
-
-
-@_script("echo", "", "says how many messages the model sees: proves that a resume has its history")
-def _echo(call: Call) -> list[Block]:
-    return [ScriptText(f"I see {call.messages} messages.")]
-
-
-@_script("long", "[words]", "a long text in as many deltas as words")
-def _long(call: Call) -> list[Block]:
-    count = _number(call.argument, 200, 100_000)
-    return [ScriptText(" ".join(f"word{i}" for i in range(count)), chunks=count)]
-
-
-@_script("think", "", "a thinking block, then a text")
-def _think(call: Call) -> list[Block]:
-    return [ScriptThinking("Let me think about this carefully."), ScriptText("I thought about it.")]
-
-
-@_script("tool", "", "a harmless Bash call: echo hi")
-def _tool(call: Call) -> list[Block]:
-    return _once(call, ScriptText("I will run a command."), _bash("echo hi", "say hi"))
-
-
-@_script("bash", "<command>", "a Bash call with your command")
-def _bash_command(call: Call) -> list[Block]:
-    return _once(call, _bash(call.argument or "echo hi", "run the command"))
-
-
-@_script("write", "<path>", "writes a small file")
-def _write(call: Call) -> list[Block]:
-    path = call.argument or "demo.txt"
-    return _once(call, ToolUse("Write", {"file_path": path, "content": "hello\nworld\n"}))
-
-
-@_script("read", "<path>", "reads a file")
-def _read(call: Call) -> list[Block]:
-    return _once(call, ToolUse("Read", {"file_path": call.argument or "demo.txt"}))
-
-
-@_script("edit", "<path>", "reads a file, then replaces hello by goodbye")
-def _edit(call: Call) -> list[Block]:
-    path = call.argument or "demo.txt"
-    if call.step == 0:
-        return [ToolUse("Read", {"file_path": path})]
-    if call.step == 1 and not call.results[0].is_error:
-        return [ToolUse("Edit", {"file_path": path, "old_string": "hello", "new_string": "goodbye"})]
-    return _done(call)
-
-
-@_script("parallel", "", "two Bash calls in one message")
-def _parallel(call: Call) -> list[Block]:
-    return _once(call, _bash("touch p1", "make p1"), _bash("touch p2", "make p2"))
-
-
-@_script("twice", "", "two Bash calls, one after the other")
-def _twice(call: Call) -> list[Block]:
-    if call.step < 2:
-        return [_bash(f"touch t{call.step + 1}", f"make t{call.step + 1}")]
-    return _done(call)
-
-
-def _delegate(call: Call, *, background: bool) -> list[Block]:
-    job = {
-        "description": "demo job",
-        "prompt": MARKER + (call.argument or "tool"),
-        "subagent_type": "general-purpose",
-        "run_in_background": background,
-    }
-    return _once(call, ScriptText("I will delegate this."), ToolUse("Agent" if call.has("Agent") else "Task", job))
-
-
-@_script("subagent", "[inner script]", "a subagent that runs another script while the turn waits")
-def _subagent(call: Call) -> list[Block]:
-    return _delegate(call, background=False)
-
-
-@_script("background", "[inner script]", "a subagent in the background: the turn ends before it does")
-def _background(call: Call) -> list[Block]:
-    return _delegate(call, background=True)
-
-
-@_script("question", "", "asks you to choose (AskUserQuestion)")
-def _question(call: Call) -> list[Block]:
-    options = [{"label": "Red", "description": "a warm colour"}, {"label": "Blue", "description": "a cool colour"}]
-    question = {"question": "Which colour?", "header": "Colour", "options": options, "multiSelect": False}
-    return _once(call, ToolUse("AskUserQuestion", {"questions": [question]}))
-
-
-@_script("plan", "", "shows a plan for your approval (ExitPlanMode)")
-def _plan(call: Call) -> list[Block]:
-    steps = "1. Look at the code\n2. Change it\n3. Run the tests"
-    return _once(call, ScriptText("Here is my plan."), ToolUse("ExitPlanMode", {"plan": steps}))
-
-
-@_script("slow", "[ticks]", "a text that takes its time, four ticks a second")
-def _slow(call: Call) -> list[Block]:
-    return [SlowText("tick ", _number(call.argument, 20, 10_000), 0.25)]
-
-
-@_script("slowtool", "[seconds]", "a Bash call that takes its time")
-def _slowtool(call: Call) -> list[Block]:
-    seconds = _number(call.argument, 30, 600)
-    code = f"import time;time.sleep({seconds});print(1)"
-    return _once(call, ScriptText("Running a slow tool."), _bash(f"python3 -c '{code}'", "slow job"))
-
-
-@_script("bgbash", "<command>", "a Bash call in the background")
-def _bgbash(call: Call) -> list[Block]:
-    return _once(call, _bash(call.argument or "echo hi", "background job", run_in_background=True))
-
-
-@_script("loop", "", "calls a tool for ever: for --max-turns and interrupts")
-def _loop(call: Call) -> list[Block]:
-    return [_bash(f"echo loop {call.step}", "loop")]
-
-
-@_script("mcp", "<tool>", "calls an MCP tool with a=1, b=2")
-def _mcp(call: Call) -> list[Block]:
-    return _once(call, ToolUse(call.argument or "mcp__demo__add", {"a": 1, "b": 2}))
-
-
-@_script("todo", "", "writes a list of todos (where the agent has TodoWrite)")
-def _todo(call: Call) -> list[Block]:
-    if not call.has("TodoWrite"):
-        return [ScriptText("This agent has no TodoWrite tool.")]
-    todos = [
-        {"content": "Look around", "status": "completed", "activeForm": "Looking around"},
-        {"content": "Write it down", "status": "in_progress", "activeForm": "Writing it down"},
-    ]
-    return _once(call, ToolUse("TodoWrite", {"todos": todos}))
-
-
-@_script("glob", "[pattern]", "lists files (Glob, or Bash where the agent has none)")
-def _glob(call: Call) -> list[Block]:
-    if call.has("Glob"):
-        return _once(call, ToolUse("Glob", {"pattern": call.argument or "*"}))
-    return _once(call, _bash("ls", "list files"))
-
-
-_ERRORS = {
-    400: ApiError(400, "invalid_request_error", "scripted bad request"),
-    401: ApiError(401, "authentication_error", "invalid x-api-key"),
-    429: ApiError(429, "rate_limit_error", "scripted rate limit"),
-    529: ApiError(529, "overloaded_error", "Overloaded"),
-}
-
-
-@_script("error", "[400|401|429|529]", "an error of the model's API")
-def _error(call: Call) -> list[Block]:
-    return [_ERRORS.get(_number(call.argument, 400, 599), _ERRORS[400])]
-
-
-@_script("error_once", "", "overloaded at the first attempt, answers the second")
-def _error_once(call: Call) -> list[Block]:
-    return [_ERRORS[529]] if call.attempt == 0 else [ScriptText("The second attempt worked.")]
-
-
-@_script("cut", "", "the model's stream breaks off at the first attempt, the second answers")
-def _cut(call: Call) -> list[Block]:
-    if call.attempt == 0:
-        return [ScriptText("This stream breaks off"), CutStream()]
-    return [ScriptText("The second attempt came through.")]
-
-
-@_script("crash", "", "the agent's process dies in mid turn")
-def _crash(call: Call) -> list[Block]:
-    return [ScriptText("I am about to crash."), Crash()]
-
-
-@_script("unknown", "", "the demo agent emits records of unknown types")
-def _unknown(call: Call) -> list[Block]:
-    return [UnknownRecords(), ScriptText("I emitted records of unknown types.")]
-
-
-@_script("burst", "<n>", "n text deltas as fast as possible, for load tests")
-def _burst(call: Call) -> list[Block]:
-    return [SlowText("word ", _number(call.argument, 1000, 10_000_000), 0.0)]
-
-
-@_script("structured", "[json]", "a structured answer (StructuredOutput), or the JSON as text")
 def _structured(call: Call) -> list[Block]:
     try:
         value = json.loads(call.argument or '{"x": 1}')
     except ValueError:
         return [ScriptText("The argument of this script must be a JSON object.")]
     if "StructuredOutput" in call.tools and isinstance(value, dict):
-        return _once(call, ToolUse("StructuredOutput", value))
+        return [ToolUse("StructuredOutput", value)]
     return [ScriptText(json.dumps(value))]
+
+
+def _bash(command: str, description: str, **more: Any) -> ToolUse:
+    return ToolUse("Bash", {"command": command, "description": description, **more})
+
+
+def _number(argument: str, default: int, most: int) -> int:
+    """A count typed by a person: the default for invalid input, a maximum so that no script runs for ever."""
+    word = argument.split(" ", 1)[0]
+    return min(int(word), most) if word.isdecimal() else default
 
 
 def chunks(text: str, count: int) -> list[str]:

@@ -1,249 +1,199 @@
 """One thread of the conversation, main or subagent: model call, tools, model call, until the model is done.
 
-Rule: a thread knows its own messages and calls. turns.py handles the start and end of a turn, tools.py runs tools, and
-permissions.py decides about them. Cancelling `run` interrupts the thread; `open_calls` are then unanswered.
+Cancelling `run` interrupts the thread: it then answers its open calls and ends.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
 
-from fairlead.agents.demo import records, tools
-from fairlead.agents.demo.conversation import read_conversation
-from fairlead.agents.demo.gate import Gate, Refusal
-from fairlead.agents.demo.player import Played, Player
-from fairlead.agents.demo.records import Record, RecordSource
-from fairlead.agents.demo.scripts import ApiError, respond
-from fairlead.agents.demo.session import DemoSession
+import msgspec
+
+from fairlead.agents.demo import tools
+from fairlead.agents.demo.conversation import STEERED, read_conversation
+from fairlead.agents.demo.messages import Record, message, new_id
+from fairlead.agents.demo.permissions import Refusal, Stopped, pass_or_refuse
+from fairlead.agents.demo.player import Player
+from fairlead.agents.demo.scripts import ApiError, Block, respond
+from fairlead.agents.demo.session import DemoSession, RecordSource
 from fairlead.agents.demo.tools import Outcome, ToolFailed
-from fairlead.agents.demo.transcript import STEERED, Transcript
-from fairlead.agents.demo.usage import TOKENS_PER_CALL
+from fairlead.agents.demo.transcript import Transcript
 
 # The real CLI uses growing delays; a person at a demo should not have to wait.
 _RETRIES = 2
 _RETRY_DELAY = 0.2
-_RETRIED = frozenset({401, 429, 529})
-ERROR_NAMES = {400: "unknown", 401: "authentication_failed", 429: "rate_limit", 529: "server_error"}
-CUT_OFF = "Your response above was cut off in mid-stream: go on where it stops."
-INTERRUPTED = "The user doesn't want to proceed with this tool use."
+_ERROR_NAMES = {400: "unknown", 401: "authentication_failed", 429: "rate_limit", 529: "server_error"}
+_CUT_OFF = "Your response above was cut off in mid-stream: go on where it stops."
 
 
-class ModelRefused(Exception):
-    """The model's API refused, and no retry is left."""
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """An input to answer: a person's message, or a background task's notification."""
 
-    def __init__(self, error: ApiError) -> None:
-        super().__init__(error.message)
-        self.error = error
+    blocks: list[Record]
+    uuid: str
+
+    @property
+    def text(self) -> str:
+        return "\n".join(str(block["text"]) for block in self.blocks if "text" in block)
+
+    def as_row(self) -> Record:
+        # A single text is written as a string, as the host sent it.
+        content = self.text if [block.get("type") for block in self.blocks] == ["text"] else self.blocks
+        return {"type": "user", "message": {"role": "user", "content": content}, "uuid": self.uuid}
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether it may share a turn with others: a command and a notification have their own."""
+        return not self.text.startswith(("/", "<task-notification>"))
 
 
-class LimitReached(Exception):
-    """A limit of the command line ended the turn."""
+class TurnOver(Exception):
+    """The thread ended in another way than with a final text. Carries the fields of the result."""
 
-    def __init__(self, subtype: str, reason: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.subtype, self.reason = subtype, reason
-
-
-class Answered(Exception):
-    """The model gave its structured output: the turn is over."""
-
-    def __init__(self, value: Record) -> None:
-        super().__init__("structured output")
-        self.value = value
+    def __init__(self, **ending: Any) -> None:
+        super().__init__()
+        self.ending: Record = ending
 
 
 RunTool = Callable[["Thread", Record, Record], Awaitable[Outcome]]
 """Runs a permitted call of a thread; injected, because a subagent is a thread as well."""
 
 
+@dataclass(slots=True)
 class Thread:
     """Runs one thread to its final text."""
 
-    def __init__(
-        self,
-        session: DemoSession,
-        speaker: RecordSource,
-        transcript: Transcript,
-        messages: list[Record],
-        run_tool: RunTool,
-        *,
-        forwards_text: bool = True,
-        waited_for: bool = False,
-        fields: Record | None = None,
-        absorb: Callable[[], list[str]] | None = None,
-        depth: int = 0,
-    ) -> None:
-        self.session = session
-        self.speaker = speaker
-        self.transcript = transcript
-        self._run_tool = run_tool
-        self.depth = depth
-        self.player = Player(session, speaker, transcript, self._block_done)
-        self._forwards_text = forwards_text
-        self._waited_for = waited_for
-        self.calls = 0
-        self.user_records = 0
-        self.tool_uses = 0
-        self.denials: list[Record] = []
-        self.stop_reason: str | None = None
-        self.open_calls: list[Record] = []
-        self.running = False
-        """The first open call is running: an interrupt stops it."""
-        self.afterwards: list[Callable[[], None]] = []
-        """Callbacks that an interrupt leaves for the time after the open calls were answered."""
-        self._messages = messages
-        self._fields = fields or {}
-        self._absorb = absorb
-        self._gate = Gate(self)
+    session: DemoSession
+    source: RecordSource
+    transcript: Transcript
+    messages: list[Record]
+    run_tool: RunTool
+    take_steering: Callable[[], list[Prompt]] = list
+    """Returns the messages that arrived during the turn."""
+    calls: int = 0
+    user_records: int = 0
+    _open_calls: list[Record] = field(default_factory=list)
 
     async def run(self) -> str:
-        """Run to the final text and return it. Raises ModelRefused, LimitReached, Answered or Refusal."""
-        options = self.session.options
-        while True:
-            played = await self._call_model()
-            if played.cut:
-                # The real CLI asks the model to continue, and emits the request to the host too.
-                self._add_user([{"type": "text", "text": CUT_OFF}], {"isSynthetic": True}, {"isMeta": True})
-                continue
-            if not played.calls:
-                return played.text
-            if options.max_budget is not None and self.session.ledger.total_cost > options.max_budget:
-                sentence = f"Reached maximum budget (${options.max_budget:g})"
-                raise LimitReached("error_max_budget_usd", "budget_exhausted", sentence)
-            self.open_calls = list(played.calls)
-            for call in played.calls:
-                await self._run_call(call)
-                self.open_calls.pop(0)
-            if options.max_turns is not None and self.depth == 0 and self.calls >= options.max_turns:
-                sentence = f"Reached maximum number of turns ({options.max_turns})"
-                raise LimitReached("error_max_turns", "max_turns", sentence)
-
-    @property
-    def tokens(self) -> int:
-        return self.calls * TOKENS_PER_CALL
+        """Run to the final text and return it. Raises TurnOver or Stopped."""
+        try:
+            while True:
+                played = await self._call_model()
+                if played.stop_reason == "end_turn":
+                    return "".join(str(block["text"]) for block in played.content if block["type"] == "text")
+                if played.stop_reason is None:
+                    # The real CLI asks the model to continue, and emits the request to the host too.
+                    self._add_user([{"type": "text", "text": _CUT_OFF}], {"isSynthetic": True}, {"isMeta": True})
+                else:
+                    await self._run_calls([block for block in played.content if block["type"] == "tool_use"])
+        except (asyncio.CancelledError, Stopped):
+            self._end_interrupted()
+            raise
 
     # -- the model
 
-    async def _call_model(self) -> Played:
-        self._take_steering()
-        available = frozenset(("Agent" if t == "Task" else t) for t in self.session.tools())
+    async def _call_model(self) -> Player:
+        if self.calls:
+            for prompt in self.take_steering():
+                self.transcript.add(prompt.as_row())
+                self.messages.append({"role": "user", "content": f"{STEERED}\n{prompt.text}"})
+        blocks = await self._wait_for_answer()
+        player = Player(self.session, self.source, self.transcript)
+        try:
+            await player.play(blocks)
+        finally:
+            if player.content:
+                self.messages.append({"role": "assistant", "content": player.content})
+        if player.stop_reason:
+            self.calls += 1
+            self.session.calls[self.session.model] += 1
+        return player
+
+    async def _wait_for_answer(self) -> list[Block]:
+        """The blocks of the model's answer, after as many attempts as its API needs."""
+        available = frozenset("Agent" if tool == "Task" else tool for tool in self.session.tools())
         attempt = 0
         while True:
-            blocks = respond(read_conversation(self._messages, available, attempt))
-            error = next((b for b in blocks if isinstance(b, ApiError)), None)
-            if error is None:
-                break
+            blocks = respond(read_conversation(self.messages, available, attempt))
+            if not isinstance(error := blocks[0], ApiError):
+                return blocks
             attempt += 1
-            await self._refused(error, attempt)
-        played = await self.player.play(blocks, self._fields)
-        if not played.cut:
-            self.calls += 1
-            self.session.ledger.count(self.session.model)
-        if self.speaker.agent_id is not None and not self._waited_for:
-            for call in played.calls:
-                self._progress(call)
-        self._messages.append({"role": "assistant", "content": played.content})
-        self.stop_reason = played.stop_reason
-        return played
+            await self._retry(error, attempt)
 
-    def _block_done(self, block: Record) -> bool:
-        """Whether this block goes to the host. A foreground subagent reports a call before it makes it."""
-        if self._waited_for and block["type"] == "tool_use":
-            self._progress(block)
-        return self._forwards_text or block["type"] == "tool_use"
-
-    async def _refused(self, error: ApiError, attempt: int) -> None:
-        """Report a retry and wait for it, or give up."""
-        session = self.session
+    async def _retry(self, error: ApiError, attempt: int) -> None:
+        """Report a failed attempt and wait for the next, or give up."""
+        session, name = self.session, _ERROR_NAMES[error.status]
         if error.status == 429 and attempt == 1:
-            limit = {"status": "rejected", "rateLimitType": "five_hour", "isUsingOverage": False}
-            session.emit({**records.system(session.id, ""), "type": "rate_limit_event", "rate_limit_info": limit})
-        if error.status not in _RETRIED or attempt > _RETRIES:
-            raise ModelRefused(error)
-        delay = _RETRY_DELAY * 2 ** (attempt - 1)
-        session.emit_system(
-            "api_retry",
-            attempt=attempt,
-            max_retries=_RETRIES,
-            retry_delay_ms=int(delay * 1000),
-            error_status=error.status,
-            error="overloaded" if error.status == 529 else ERROR_NAMES[error.status],
-        )
+            session.emit("rate_limit_event", rate_limit_info={"status": "rejected", "rateLimitType": "five_hour"})
+        if error.status == 400 or attempt > _RETRIES:
+            text = f"API Error: {error.status} {error.message}"
+            body = message(new_id("msg_"), "<synthetic>", [{"type": "text", "text": text}])
+            record = self.source.record("assistant", message=body | {"stop_reason": "stop_sequence"}, error=name)
+            self._add(record, {"isApiErrorMessage": True, "error": name})
+            raise TurnOver(subtype="success", is_error=True, result=text, api_error_status=error.status)
+        delay = _RETRY_DELAY * attempt
+        about = {"attempt": attempt, "max_retries": _RETRIES, "retry_delay_ms": int(delay * 1000)}
+        session.emit_system("api_retry", **about, error="overloaded" if error.status == 529 else name)
         await asyncio.sleep(delay)
-
-    def _take_steering(self) -> None:
-        """Add messages that arrived during the turn before the next call of the model."""
-        for text in self._absorb() if self._absorb and self.calls else []:
-            self.transcript.queued("remove", content=text, reason="absorbed_mid_turn")
-            attachment = {"type": "queued_command", "prompt": text, "commandMode": "prompt"}
-            self.transcript.add({"type": "attachment", "attachment": attachment})
-            self._messages.append({"role": "user", "content": STEERED + text})
 
     # -- tools
 
+    async def _run_calls(self, calls: list[Record]) -> None:
+        options = self.session.options
+        if options.max_budget_usd is not None and self.session.cost > options.max_budget_usd:
+            raise _limit("error_max_budget_usd", f"Reached maximum budget (${options.max_budget_usd:g})")
+        self._open_calls = calls
+        while calls:
+            await self._run_call(calls[0])
+        if options.max_turns is not None and self.source.agent_id is None and self.calls >= options.max_turns:
+            raise _limit("error_max_turns", f"Reached maximum number of turns ({options.max_turns})")
+
     async def _run_call(self, call: Record) -> None:
-        self.running = False
-        self.tool_uses += 1
+        if self.source.agent_id is not None:
+            self.session.emit_system(
+                "task_progress",
+                task_id=self.source.agent_id,
+                tool_use_id=self.source.parent_tool_use_id,
+                description=f"Running {call['input'].get('description') or call['name']}",
+            )
         arguments = tools.absolute(call["name"], call["input"], self.session.cwd)
         try:
-            arguments, meta = await self._gate.pass_or_refuse(call, arguments)
-        except Refusal as refusal:
-            if refusal.interrupts:
-                raise
-            self._answer(call, Outcome(refusal.sentence, f"Error: {refusal.sentence}", is_error=True), refusal.meta)
+            arguments = await pass_or_refuse(self.session, call, arguments, self.source.agent_id)
+            content, detail = await self.run_tool(self, call, arguments)
+        except (Refusal, ToolFailed) as failure:
+            self._answer(call, str(failure), f"Error: {failure}", is_error=True)
             return
-        self.running = True
-        try:
-            outcome = await self._run_tool(self, call, arguments)
-        except ToolFailed as failure:
-            outcome = Outcome(str(failure), f"Error: {failure}", is_error=True)
-        self._answer(call, outcome, {"permission_decision": meta})
-        if call["name"] == "StructuredOutput" and not outcome.is_error:
-            raise Answered(arguments)
+        self._answer(call, content, detail)
+        if call["name"] == "StructuredOutput":
+            text = msgspec.json.encode(arguments).decode()
+            raise TurnOver(subtype="success", is_error=False, result=text, structured_output=arguments)
 
-    def _answer(self, call: Record, outcome: Outcome, meta: Record) -> None:
-        block: Record = {"tool_use_id": call["id"], "type": "tool_result", "content": outcome.content}
-        if outcome.is_error is not None:
-            block["is_error"] = outcome.is_error
-        wire: Record = {} if self.speaker.agent_id else {"tool_use_result": outcome.detail}
-        line: Record = {} if self.speaker.agent_id else {"toolUseResult": outcome.detail}
-        self._add_user([block], wire | {"tool_result_meta": [{"id": call["id"], **meta}]}, line)
+    def _answer(self, call: Record, content: Any, detail: Any, *, is_error: bool = False) -> None:
+        self._open_calls.remove(call)
+        block: Record = {"tool_use_id": call["id"], "type": "tool_result", "content": content}
+        if is_error:
+            block["is_error"] = True
+        self._add_user([block], {"tool_use_result": detail}, {"toolUseResult": detail})
 
-    def _add_user(self, content: list[Record], wire: Record, line: Record) -> None:
-        """Emit a user record with the fields `wire`, and write it with the fields `line`."""
-        record = records.user(self.speaker, content, **wire)
-        self.session.emit(record)
+    def _add_user(self, content: list[Record], fields: Record, row_fields: Record) -> None:
         self.user_records += 1
-        self._messages.append(record["message"])
-        fields = {name: record[name] for name in ("type", "message", "uuid", "timestamp")}
-        self.transcript.add(fields | line)
+        self._add(self.source.record("user", message={"role": "user", "content": content}, **fields), row_fields)
 
-    def _progress(self, call: Record) -> None:
-        description = call["input"].get("description") or call["input"].get("file_path") or call["name"]
-        self.session.emit_system(
-            "task_progress",
-            task_id=self.speaker.agent_id,
-            run_id=self.speaker.run_id,
-            tool_use_id=self.speaker.parent_tool_use_id,
-            description=f"Running {description}",
-            subagent_type=self.speaker.subagent_type,
-            usage={"total_tokens": self.tokens, "tool_uses": self.tool_uses + 1, "duration_ms": 1},
-            last_tool_name=call["name"],
-        )
+    def _add(self, record: Record, row_fields: Record) -> None:
+        """Emit a record, add its message to the conversation, and write it with these fields."""
+        self.session.wire.emit(record)
+        self.messages.append({name: record["message"][name] for name in ("role", "content")})
+        self.transcript.add({name: record[name] for name in ("type", "message", "uuid", "timestamp")} | row_fields)
 
-    # -- the end of an interrupted thread
+    def _end_interrupted(self) -> None:
+        during = " for tool use" if self._open_calls else ""
+        for call in list(self._open_calls):
+            refused = "The user doesn't want to proceed with this tool use."
+            self._answer(call, refused, "User rejected tool use", is_error=True)
+        self._add_user([{"type": "text", "text": f"[Request interrupted by user{during}]"}], {}, {})
 
-    def interrupted(self) -> None:
-        """Emit what a cancelled thread still owes: its text so far, and an answer to each open call."""
-        if content := self.player.emit_unfinished():
-            self._messages.append({"role": "assistant", "content": content})
-        for call in self.open_calls:
-            sentence = f"{INTERRUPTED} It was stopped while it ran." if self.running else INTERRUPTED
-            outcome = Outcome(sentence, "User rejected tool use", is_error=True)
-            self._answer(call, outcome, {"non_execution_kind": "user-rejected"})
-            self.running = False
-        for emit in self.afterwards:
-            emit()
-        text = f"[Request interrupted by user{' for tool use' if self.open_calls else ''}]"
-        self._add_user([{"type": "text", "text": text}], {}, {})
-        self.player.end_unfinished()
-        self.open_calls, self.afterwards = [], []
+
+def _limit(subtype: str, error: str) -> TurnOver:
+    return TurnOver(subtype=subtype, is_error=True, errors=[error])

@@ -1,7 +1,6 @@
 """The demo agent's tools. They really run, inside the session's directory, after permission was given.
 
-Rule: a tool gets its checked input and returns an outcome; permissions, records and transcripts are handled elsewhere.
-Cancelling a tool ends the processes that it started.
+A tool returns its result for the model and its structured result. Cancelling a tool ends the processes that it started.
 """
 
 import asyncio
@@ -9,26 +8,20 @@ import contextlib
 import difflib
 import os
 import signal
-from dataclasses import dataclass
+from asyncio.subprocess import DEVNULL, PIPE
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from fairlead.agents.demo.records import Record
+from fairlead.agents.demo.messages import Record
 
 # The real CLI's default for Bash; a script's command is short, a typed one may hang.
 BASH_LIMIT = 120.0
 # The maximum output of one command; more is cut, because the model would not receive more.
 OUTPUT_LIMIT = 30_000
 
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a tool: `content` is for the model, `detail` is the tool's own structure."""
-
-    content: Any
-    detail: Any
-    is_error: bool | None = None
-    """None leaves the field out of the tool result, as most tools of the real CLI do."""
+Outcome = tuple[Any, Any]
+"""The result for the model, and the tool's own structure."""
 
 
 class ToolFailed(Exception):
@@ -59,16 +52,12 @@ async def bash(arguments: Record, cwd: str) -> Outcome:
     """Run one command in its own process group, for at most its time limit."""
     command = str(arguments.get("command", ""))
     limit = float(arguments.get("timeout") or BASH_LIMIT * 1000) / 1000
-    process = await asyncio.create_subprocess_exec(
-        "/bin/bash",
-        "-c",
-        command,
-        cwd=cwd,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "/bin/bash", "-c", command, cwd=cwd, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
+        )
+    except OSError as error:
+        raise ToolFailed(f"Cannot run the command: {error.strerror}") from None
     _running.add(process.pid)
     try:
         async with asyncio.timeout(limit):  # unlike wait_for, never swallows an interrupt
@@ -85,102 +74,103 @@ async def bash(arguments: Record, cwd: str) -> Outcome:
     if process.returncode:
         raise ToolFailed("\n".join(filter(None, (f"Exit code {process.returncode}", stdout, stderr))))
     text = "\n".join(filter(None, (stdout, stderr))) or "(Bash completed with no output)"
-    return Outcome(text, bash_detail(stdout, stderr), is_error=False)
-
-
-def bash_detail(stdout: str = "", stderr: str = "") -> Record:
-    return {"stdout": stdout, "stderr": stderr, "interrupted": False, "isImage": False}
+    return text, {"stdout": stdout, "stderr": stderr, "interrupted": False}
 
 
 def read(arguments: Record, cwd: str) -> Outcome:
     path = _path(arguments, cwd)
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        raise ToolFailed(f"File does not exist. Note: your current working directory is {cwd}.") from None
-    lines = text.split("\n")
-    numbered = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, 1))
-    count = len(lines)
-    file = {"filePath": str(path), "content": text, "numLines": count, "startLine": 1, "totalLines": count}
-    return Outcome(numbered[:OUTPUT_LIMIT], {"type": "text", "file": file})
+    text = _content(path, cwd)
+    numbered = "\n".join(f"{number}\t{line}" for number, line in enumerate(text.split("\n"), 1))
+    return numbered[:OUTPUT_LIMIT], {"type": "text", "file": {"filePath": str(path), "content": text}}
 
 
 def write(arguments: Record, cwd: str) -> Outcome:
     path = _path(arguments, cwd)
     content = str(arguments.get("content", ""))
-    before = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+    before = _content(path, cwd) if path.is_file() else None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
     except OSError as error:
         raise ToolFailed(f"Cannot write {path}: {error.strerror}") from None
-    detail = {
-        "type": "create" if before is None else "update",
-        "filePath": str(path),
-        "content": content,
-        "structuredPatch": [] if before is None else _patch(before, content),
-        "originalFile": before,
-        "userModified": False,
-    }
-    return Outcome(f"File {'created' if before is None else 'updated'} successfully at: {path}", detail)
+    kind, done = ("create", "created") if before is None else ("update", "updated")
+    detail = {"type": kind, "filePath": str(path), "content": content, "originalFile": before}
+    return f"File {done} successfully at: {path}", detail
 
 
 def edit(arguments: Record, cwd: str) -> Outcome:
     path = _path(arguments, cwd)
     old, new = str(arguments.get("old_string", "")), str(arguments.get("new_string", ""))
-    try:
-        before = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise ToolFailed(f"File does not exist. Note: your current working directory is {cwd}.") from None
+    before = _content(path, cwd, errors="strict")
     if not old or old not in before:
         raise ToolFailed(f"String to replace not found in file.\nString: {old}")
-    every = bool(arguments.get("replace_all"))
-    after = before.replace(old, new, -1 if every else 1)
-    path.write_text(after, encoding="utf-8")
-    detail = {
-        "filePath": str(path),
-        "oldString": old,
-        "newString": new,
-        "originalFile": before,
-        "structuredPatch": _patch(before, after),
-        "userModified": False,
-        "replaceAll": every,
-    }
-    return Outcome(f"The file {path} has been updated successfully.", detail)
+    path.write_text(before.replace(old, new, -1 if arguments.get("replace_all") else 1), encoding="utf-8")
+    detail = {"filePath": str(path), "oldString": old, "newString": new, "originalFile": before}
+    return f"The file {path} has been updated successfully.", detail
 
 
 def glob(arguments: Record, cwd: str) -> Outcome:
     names = sorted(str(p) for p in Path(cwd).glob(str(arguments.get("pattern") or "*")))[:100]
-    detail = {"filenames": names, "numFiles": len(names), "truncated": False}
-    return Outcome("\n".join(names) or "No files found", detail)
-
-
-def todo_write(arguments: Record, todos: list[Record]) -> Outcome:
-    before = list(todos)
-    todos[:] = arguments.get("todos") or []
-    return Outcome("The todos have been changed.", {"oldTodos": before, "newTodos": list(todos)})
-
-
-ON_FILES = {"Read": read, "Write": write, "Edit": edit, "Glob": glob}
+    return "\n".join(names) or "No files found", {"filenames": names, "numFiles": len(names)}
 
 
 def absolute(tool: str, arguments: Record, cwd: str) -> Record:
-    """The input for the permission request and the run: absolute file paths, defaults filled in."""
-    if tool not in ("Read", "Write", "Edit"):
-        return {} if tool == "ExitPlanMode" else arguments
-    whole = {**arguments, "file_path": str(_path(arguments, cwd))}
-    if tool == "Edit":
-        whole.setdefault("replace_all", False)
-    return whole
+    """The input for the permission request and the run: absolute file paths."""
+    return {**arguments, "file_path": str(_path(arguments, cwd))} if tool in ("Read", "Write", "Edit") else arguments
 
 
 def _path(arguments: Record, cwd: str) -> Path:
     return Path(os.path.normpath(os.path.join(cwd, str(arguments.get("file_path", "")))))
 
 
-def _patch(before: str, after: str) -> list[Record]:
-    """One hunk over the whole change, in the form the real CLI gives."""
-    old, new = before.splitlines(), after.splitlines()
-    lines = [line for line in difflib.ndiff(old, new) if line[0] != "?"]
-    shown = [line[0] + line[2:] for line in lines]
-    return [{"oldStart": 1, "oldLines": len(old), "newStart": 1, "newLines": len(new), "lines": shown}]
+def _content(path: Path, cwd: str, errors: str = "replace") -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors=errors)
+    except (OSError, UnicodeDecodeError):
+        raise ToolFailed(f"File does not exist. Note: your current working directory is {cwd}.") from None
+
+
+class Checkpoints:
+    """The files that Write and Edit changed in this process, as they were before, for `rewind_files`."""
+
+    def __init__(self) -> None:
+        self._prompts: dict[str, int] = {}
+        """How many changes came before each prompt."""
+        self._changes: list[tuple[Path, bytes | None]] = []
+        """Each file with its content before the change; None if there was no such file."""
+
+    def add_prompt(self, uuid: str) -> None:
+        self._prompts[uuid] = len(self._changes)
+
+    def add_change(self, path: Path) -> None:
+        self._changes.append((path, path.read_bytes() if path.is_file() else None))
+
+    def rewind(self, uuid: str, *, dry_run: bool) -> Record:
+        """Restore the files to their state when this prompt came; a dry run only reports what would change.
+
+        Raises LookupError or OSError."""
+        if uuid not in self._prompts:
+            raise LookupError("No file checkpoint found for this message.")
+        # The first state that was stored since the prompt is the state at the prompt.
+        states = dict(reversed(self._changes[self._prompts[uuid] :]))
+        if dry_run:
+            return {"canRewind": True, **_differences(states)}
+        for path, content in states.items():
+            if content is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.write_bytes(content)
+        return {"canRewind": True}
+
+
+def _differences(states: dict[Path, bytes | None]) -> Record:
+    """The files that are not in these states, and the numbers of lines that would be added and removed."""
+    signs: Counter[str] = Counter()
+    changed: list[str] = []
+    for path, content in states.items():
+        now = path.read_bytes() if path.is_file() else b""
+        if now != (content or b""):
+            changed.append(str(path))
+            before, after = (data.decode("utf-8", "replace").splitlines() for data in (now, content or b""))
+            signs.update(line[0] for line in difflib.ndiff(before, after))
+    return {"filesChanged": changed, "insertions": signs["+"], "deletions": signs["-"]}

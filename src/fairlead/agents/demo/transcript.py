@@ -1,47 +1,69 @@
-"""The session's file: the demo agent writes and reads the same JSONL lines as the real CLI.
+"""The session's file: the demo agent writes and reads the same JSONL rows as the real CLI.
 
-Rule: this module knows lines and their chain of parents, but not turns. One line is one write, so a reader never sees
-half of a finished line.
+One row is one write, so a reader never sees half of a finished row.
 """
 
 import os
 import sys
-from collections.abc import Iterator
+import uuid
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 
 from fairlead.agents.claude.wire.framing import encode_line
-from fairlead.agents.demo.ids import new_uuid, timestamp
-from fairlead.agents.demo.records import VERSION, Record
-from fairlead.agents.demo.usage import TokenUsage
-
-STEERED = "The user sent a new message while you were working:\n"
+from fairlead.agents.demo.flags import VERSION
+from fairlead.agents.demo.messages import Record
 
 
-class NoConversation(Exception):
-    """There is nothing to resume. The message is the one that the real CLI prints."""
+class CannotStart(Exception):
+    """The session cannot be resumed, or its id is taken. The message is the one that the real CLI prints."""
+
+
+def timestamp() -> str:
+    """Now, as ISO 8601 in UTC with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Transcript:
-    """One file and the chain of its lines; a subagent has a separate file next to its session's."""
+    """One file and the chain of its rows; a subagent has a separate file next to its session's."""
 
     def __init__(self, path: Path, session_id: str, cwd: str, agent_id: str | None = None) -> None:
         self.path = path
-        self.session_id = session_id
         self.leaf: str | None = None
         self._cwd = cwd
-        self._agent_id = agent_id
         self._keep = True
         self._file: int | None = None
+        self._session_id = session_id
+        self._agent_id = agent_id
 
-    def subagent(self, agent_id: str) -> Self:
-        folder = self.path.with_suffix("") / "subagents"
-        return type(self)(folder / f"agent-{agent_id}.jsonl", self.session_id, self._cwd, agent_id)
+    def subagent(self, agent_id: str, meta: Record) -> Self:
+        """The transcript of a subagent; the small file `meta` next to it names its parent call."""
+        path = self.path.with_suffix("") / "subagents" / f"agent-{agent_id}.jsonl"
+        if self._keep:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.with_suffix(".meta.json").write_bytes(encode_line(meta))
+        return type(self)(path, self._session_id, self._cwd, agent_id)
 
-    def line(self, record: Record) -> None:
-        """Append a line that is not part of the chain."""
+    def add(self, record: Record) -> None:
+        """Append a row to the chain; its parent is the row before it."""
+        row = {
+            "parentUuid": self.leaf,
+            "isSidechain": self._agent_id is not None,
+            "uuid": str(uuid.uuid4()),
+            "timestamp": timestamp(),
+            **({"agentId": self._agent_id} if self._agent_id else {}),
+            **record,
+            "cwd": self._cwd,
+            "sessionId": self._session_id,
+            "version": VERSION,
+        }
+        self.leaf = row["uuid"]
+        self.append(row)
+
+    def append(self, row: Record) -> None:
+        """Append a row as it is."""
         if not self._keep:
             return
         if self._file is None:
@@ -52,111 +74,44 @@ class Transcript:
                 print(f"demo agent: no transcript is kept: {error}", file=sys.stderr, flush=True)
                 self._keep = False
                 return
-        os.write(self._file, encode_line(record))
-
-    def add(self, record: Record) -> None:
-        """Append a line to the chain; its parent is the line before it."""
-        who: Record = {"parentUuid": self.leaf, "isSidechain": self._agent_id is not None}
-        if self._agent_id is not None:
-            who["agentId"] = self._agent_id
-        record = {
-            **who,
-            **record,
-            "userType": "external",
-            "entrypoint": "sdk-cli",
-            "cwd": self._cwd,
-            "sessionId": self.session_id,
-            "version": VERSION,
-            "gitBranch": "HEAD",
-        }
-        record.setdefault("uuid", new_uuid())
-        record.setdefault("timestamp", timestamp())
-        self.leaf = str(record["uuid"])
-        self.line(record)
-
-    def queued(self, operation: str, **fields: Any) -> None:
-        base = {"type": "queue-operation", "operation": operation, "timestamp": timestamp()}
-        self.line({**base, "sessionId": self.session_id, **fields})
-
-    def meta(self, record: Record) -> None:
-        """Write the small file next to a subagent's transcript that names its parent call."""
-        if self._keep:
-            self.path.with_suffix(".meta.json").write_bytes(encode_line(record))
+        os.write(self._file, encode_line(row))
 
 
-class History:
-    """The content of a transcript, for a session that continues it."""
-
-    def __init__(self, lines: list[Record], at: str | None) -> None:
-        by_uuid = {str(r["uuid"]): r for r in lines if r.get("uuid") and not r.get("isSidechain")}
-        self.leaf = at if at is not None else next(reversed(by_uuid), None)
-        self.chain = list(_chain(by_uuid, self.leaf))
-        self.prompts = {u for u, r in by_uuid.items() if r.get("type") == "user"}
-        self.ledger = TokenUsage()
-        for record in lines:
-            if record.get("type") == "cost-state":
-                self.ledger = TokenUsage.from_cost_state(record)
-        self.messages = list(_messages(self.chain))
-
-
-def load(path: Path, at: str | None = None) -> History:
-    """The history of a session. Raises NoConversation if it does not exist or does not have that message."""
+def load(path: Path, at: str | None = None) -> list[Record]:
+    """The chain of a session's rows that ends at the row `at`, or at the last row. Raises CannotStart."""
+    rows: dict[str, Record] = {}
     try:
-        lines = list(_parsed(path.read_bytes()))
+        data = path.read_bytes()
     except OSError:
-        raise NoConversation(f"No conversation found with session ID: {path.stem}") from None
-    if at is not None and all(r.get("uuid") != at for r in lines):
-        raise NoConversation(f"No message found with message.uuid of: {at}")
-    return History(lines, at)
-
-
-def _parsed(data: bytes) -> Iterator[Record]:
+        raise CannotStart(f"No conversation found with session ID: {path.stem}") from None
     for line in data.split(b"\n"):
         try:
-            record = msgspec.json.decode(line)
+            row = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            continue  # a torn line, as a crash leaves it
-        if isinstance(record, dict):
-            yield record
-
-
-def _chain(by_uuid: dict[str, Record], leaf: str | None) -> list[Record]:
-    chain = []
-    while leaf is not None and leaf in by_uuid:
-        record = by_uuid.pop(leaf)
-        chain.append(record)
-        leaf = record.get("parentUuid")
+            continue  # a torn row, as a crash leaves it
+        if isinstance(row, dict) and row.get("uuid") and not row.get("isSidechain"):
+            rows[row["uuid"]] = row
+    if at is not None and at not in rows:
+        raise CannotStart(f"No message found with message.uuid of: {at}")
+    leaf = at or next(reversed(rows), None)
+    chain: list[Record] = []
+    while leaf in rows:
+        chain.append(rows.pop(leaf))
+        leaf = chain[-1].get("parentUuid")
     return chain[::-1]
 
 
-def _messages(chain: list[Record]) -> Iterator[Record]:
+def messages_of(chain: list[Record]) -> list[Record]:
     """The conversation as it is sent to a model, with the blocks of one message joined again."""
-    open_id: str | None = None
-    content: list[Record] = []
-    for record in chain:
-        message = record.get("message") or {}
-        if record.get("type") == "assistant":
-            if open_id is not None and message.get("id") != open_id:
-                yield {"role": "assistant", "content": content}
-                content = []
-            open_id = message.get("id")
-            content = content + list(message.get("content") or [])
+    messages: list[Record] = []
+    last = None
+    for row in chain:
+        message = row.get("message")
+        if row.get("type") not in ("user", "assistant") or row.get("isMeta") or not isinstance(message, dict):
             continue
-        user_message = _user_message(record, message)
-        if user_message is None:
-            continue
-        if open_id is not None:
-            yield {"role": "assistant", "content": content}
-            open_id, content = None, []
-        yield user_message
-    if open_id is not None:
-        yield {"role": "assistant", "content": content}
-
-
-def _user_message(record: Record, message: Record) -> Record | None:
-    if record.get("type") == "user" and not record.get("isMeta"):
-        return {"role": "user", "content": message.get("content")}
-    attachment = record.get("attachment") or {}
-    if record.get("type") == "attachment" and attachment.get("type") == "queued_command":
-        return {"role": "user", "content": STEERED + str(attachment.get("prompt", ""))}
-    return None
+        if last is not None and message.get("id") == last:
+            messages[-1]["content"] += message["content"]
+        else:
+            messages.append({"role": row["type"], "content": message.get("content")})
+        last = message.get("id")
+    return messages

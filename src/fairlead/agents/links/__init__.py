@@ -17,12 +17,9 @@ class Link(Protocol):
 
     async def receive(self, take: Take) -> None:
         """Pass the agent's output to `take`, awaiting each batch before reading more; return when the output ends."""
-        ...
 
     async def send(self, data: bytes) -> None:
         """Return when the bytes are on their way. Raises AgentNotRunning, AgentTimeout."""
-        ...
 
     async def stop(self) -> Exit:
         """Stop the agent within a bounded time and return its exit; if it has already ended, return that exit."""
-        ...

@@ -10,8 +10,6 @@ class DialInTokens(Protocol):
 
     def issue(self, session: SessionId) -> str:
         """Return a new token; the session's previous token becomes invalid."""
-        ...
 
     def revoke(self, session: SessionId) -> None:
         """Invalidate the session's token and end the connections that were opened with it."""
-        ...

@@ -7,7 +7,6 @@ counts as gone when it does not reconnect.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +19,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, AgentTimeout, Busy
 from fairlead.model.formats.frames import text_frame
 from fairlead.model.web.sockets import SocketHandle
-from fairlead.system.clock import Clock, Timer, within
+from fairlead.system.clock import Clock, Timer, ends_within
 from fairlead.system.pipes import Take
 from fairlead.system.process import ChildProcess, StopTimeouts
 
@@ -110,24 +109,15 @@ class DialInLink:
         """Return when the line is on its way, or is queued until the agent reconnects.
 
         Raises AgentNotRunning, AgentTimeout."""
-        try:
-            await within(self._clock, WRITE_SECONDS, self._room())
-        except TimeoutError:
-            raise AgentTimeout("The agent does not read its input: interrupt or close the session.") from None
-        if not self.offer(data):
-            logger.info("line queued for a disconnected agent", extra={"pid": self.pid, "bytes": len(data)})
-
-    def offer(self, data: bytes) -> bool:
-        """Return whether the line was sent; if not, it is queued until the agent reconnects.
-
-        Raises AgentNotRunning when the agent will not reconnect."""
+        if not await ends_within(self._clock, WRITE_SECONDS, self._until(self._has_room)):
+            raise AgentTimeout("The agent does not read its input: interrupt or close the session.")
         if not self.running:
             raise AgentNotRunning("The agent does not read its input any more: it has exited or is about to.")
         self._outbox.add(data)
-        if self._socket is None:
-            return False
-        self._socket.send([data], self._outbox.last)
-        return True
+        if self._socket is not None:
+            self._socket.send([data], self._outbox.last)
+        else:
+            logger.info("line queued for a disconnected agent", extra={"pid": self.pid, "bytes": len(data)})
 
     def send_if_connected(self, data: bytes) -> None:
         """Send a line that matters only now; drop it if the agent is disconnected."""
@@ -169,8 +159,7 @@ class DialInLink:
 
     async def connected(self) -> None:
         """Return when the agent has connected for the first time, or will not connect any more."""
-        while self.state is DialInState.CONNECTING:
-            await self._change()
+        await self._until(lambda: self.state is not DialInState.CONNECTING)
 
     # --- internals
 
@@ -188,6 +177,10 @@ class DialInLink:
     async def _change(self) -> None:
         self._changed.clear()
         await self._changed.wait()
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        while not reached():
+            await self._change()
 
     def on_open(self, socket: "_Socket", last: str) -> None:
         if self.state not in ACCEPTING:
@@ -239,15 +232,13 @@ class DialInLink:
         if self._socket is not None and self._unread <= UNREAD_BYTES // 2:
             self._socket.resume()
 
-    async def _room(self) -> None:
-        while self._socket is not None and self._socket.backlog() > UNSENT_BYTES and self.running:
-            await self._change()
+    def _has_room(self) -> bool:
+        return self._socket is None or self._socket.backlog() <= UNSENT_BYTES or not self.running
 
     async def _watch(self, child: ChildProcess) -> None:
         """Read the child's stdout all the time, since a full pipe would block it, and wait for its end.
 
         The output is passed on only if the agent never connected."""
-
         output = bytearray()
 
         async def keep(data: bytes) -> None:
@@ -258,13 +249,8 @@ class DialInLink:
         await child.wait()
         if self._arrivals == 0 and output:
             self._put(bytes(output))
-        with contextlib.suppress(TimeoutError):
-            await within(self._clock, SOCKET_END_SECONDS, self._silence())
+        await ends_within(self._clock, SOCKET_END_SECONDS, self._until(lambda: self._socket is None))
         self._signal(DialInSignal.ENDED)
-
-    async def _silence(self) -> None:
-        while self._socket is not None:
-            await self._change()
 
 
 class _Socket:
@@ -320,4 +306,4 @@ class _Socket:
 
     def close(self, code: int, reason: str) -> None:
         if self._wire is not None:
-            self._wire.hang_up(code, reason)
+            self._wire.close(code, reason)

@@ -32,36 +32,22 @@ class DialInSignal(StrEnum):
 
 _S, _E = DialInState, DialInSignal
 
-TABLE: Final[dict[tuple[DialInState, DialInSignal], DialInState]] = {
-    (_S.IDLE, _E.EXPECTED): _S.CONNECTING,
-    (_S.IDLE, _E.STOPPED): _S.CLOSED,
-    (_S.IDLE, _E.ENDED): _S.CLOSED,
-    (_S.CONNECTING, _E.OPENED): _S.CONNECTED,
-    (_S.CONNECTING, _E.GAVE_UP): _S.CLOSED,
-    (_S.CONNECTING, _E.STOPPED): _S.CLOSING,
-    (_S.CONNECTING, _E.ENDED): _S.CLOSED,
-    # The agent noticed before us that its socket is dead: the new socket replaces the old one.
-    (_S.CONNECTED, _E.OPENED): _S.CONNECTED,
-    (_S.CONNECTED, _E.DROPPED): _S.RECONNECTING,
-    (_S.CONNECTED, _E.STOPPED): _S.CLOSING,
-    (_S.CONNECTED, _E.ENDED): _S.CLOSED,
-    (_S.RECONNECTING, _E.OPENED): _S.CONNECTED,
-    (_S.RECONNECTING, _E.GAVE_UP): _S.CLOSED,
-    (_S.RECONNECTING, _E.STOPPED): _S.CLOSING,
-    (_S.RECONNECTING, _E.ENDED): _S.CLOSED,
-    (_S.CLOSING, _E.DROPPED): _S.CLOSING,
-    (_S.CLOSING, _E.GAVE_UP): _S.CLOSED,
-    (_S.CLOSING, _E.STOPPED): _S.CLOSING,
-    (_S.CLOSING, _E.ENDED): _S.CLOSED,
-    (_S.CLOSED, _E.DROPPED): _S.CLOSED,
-    (_S.CLOSED, _E.GAVE_UP): _S.CLOSED,
-    (_S.CLOSED, _E.STOPPED): _S.CLOSED,
-    (_S.CLOSED, _E.ENDED): _S.CLOSED,
-}
-"""Missing pairs cannot happen: a socket that opens while the link is idle, closing or closed is rejected."""
-
 ACCEPTING: Final = frozenset({DialInState.CONNECTING, DialInState.CONNECTED, DialInState.RECONNECTING})
 """The states in which the agent may open a socket and we may send a line."""
+
+TABLE: Final[dict[tuple[DialInState, DialInSignal], DialInState]] = {
+    (_S.IDLE, _E.EXPECTED): _S.CONNECTING,
+    # Connected already: the agent noticed before us that its socket is dead, and the new one replaces it.
+    **{(state, _E.OPENED): _S.CONNECTED for state in ACCEPTING},
+    (_S.CONNECTED, _E.DROPPED): _S.RECONNECTING,
+    (_S.CLOSING, _E.DROPPED): _S.CLOSING,
+    (_S.CLOSED, _E.DROPPED): _S.CLOSED,
+    **{(state, _E.GAVE_UP): _S.CLOSED for state in (_S.CONNECTING, _S.RECONNECTING, _S.CLOSING, _S.CLOSED)},
+    **{(state, _E.STOPPED): _S.CLOSING for state in (*ACCEPTING, _S.CLOSING)},
+    **{(state, _E.STOPPED): _S.CLOSED for state in (_S.IDLE, _S.CLOSED)},
+    **{(state, _E.ENDED): _S.CLOSED for state in DialInState},
+}
+"""Missing pairs cannot happen: a socket that opens while the link is idle, closing or closed is rejected."""
 
 KEPT_BYTES: Final = 16 << 20
 """Limit for lines queued for a disconnected agent: twice the largest message of a client."""

@@ -4,6 +4,9 @@ A user's token is not one of the listed credentials: it is signed, lives for day
 accept it (`Route.accounts`). Times are milliseconds since 1970.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 
 from fairlead.model.auth import Scope
@@ -46,7 +49,7 @@ class TooManyAttempts(TooMany):
         self.seconds = seconds
 
 
-class SignIn(ServiceCall, frozen=True):
+class SignIn(ServiceCall["SignedIn"], frozen=True):
     """-> `SignedIn`. Raises WrongPassword or TooManyAttempts. `peer` is the caller's address."""
 
     name: str
@@ -54,7 +57,7 @@ class SignIn(ServiceCall, frozen=True):
     peer: str
 
 
-class AcceptInvitation(ServiceCall, frozen=True):
+class AcceptInvitation(ServiceCall["SignedIn"], frozen=True):
     """-> `SignedIn`: creates the user. The invitation is then used up for everyone. Raises BadInvitation."""
 
     code: str
@@ -62,27 +65,27 @@ class AcceptInvitation(ServiceCall, frozen=True):
     password: str
 
 
-class RenewToken(ServiceCall, frozen=True):
+class RenewToken(ServiceCall["SignedIn | None"], frozen=True):
     """-> `SignedIn` with a new token for the caller, or None if the caller's token is not a user's or (unless `now`)
     less than half of its lifetime has passed."""
 
     now: bool = False
 
 
-class SetPassword(ServiceCall, frozen=True):
+class SetPassword(ServiceCall[Any], frozen=True):
     """-> `credentials.UserView`. Ends all sign-ins of that user."""
 
     name: str
     password: str
 
 
-class RemoveUser(ServiceCall, frozen=True):
+class RemoveUser(ServiceCall[Sequence[str]], frozen=True):
     """-> ids of the credentials that became invalid. Revokes all credentials of that user."""
 
     name: str
 
 
-class CreateInvitation(ServiceCall, frozen=True):
+class CreateInvitation(ServiceCall["UserInvitation"], frozen=True):
     """-> `UserInvitation`: its holder may create one user, with these scopes."""
 
     scopes: tuple[Scope, ...] = DEFAULT_SCOPES

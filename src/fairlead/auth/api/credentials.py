@@ -14,7 +14,7 @@ from fairlead.model.web.requests import ServiceCall
 CredentialKind = Literal["token", "device"]
 
 
-class CreateToken(ServiceCall, frozen=True):
+class CreateToken(ServiceCall["NewCredential"], frozen=True):
     """-> `NewCredential`"""
 
     name: str
@@ -22,20 +22,20 @@ class CreateToken(ServiceCall, frozen=True):
     user: str = ""
 
 
-class ListCredentials(ServiceCall, frozen=True):
+class ListCredentials(ServiceCall["tuple[CredentialView, ...]"], frozen=True):
     """-> tuple of `CredentialView`"""
 
     kind: CredentialKind
 
 
-class RevokeCredential(ServiceCall, frozen=True):
+class RevokeCredential(ServiceCall["CredentialView"], frozen=True):
     """-> `CredentialView`. Closes the credential's sockets."""
 
     kind: CredentialKind
     id: str
 
 
-class CreateLoginCode(ServiceCall, frozen=True):
+class CreateLoginCode(ServiceCall["LoginCode"], frozen=True):
     """-> `LoginCode`. Scopes and user default to the caller's."""
 
     name: str = ""
@@ -43,24 +43,24 @@ class CreateLoginCode(ServiceCall, frozen=True):
     user: str = ""
 
 
-class Login(ServiceCall, frozen=True):
+class Login(ServiceCall["NewCredential"], frozen=True):
     """-> `NewCredential` of a device. The code is then spent for everyone."""
 
     code: str
     name: str = ""
 
 
-class IssueTicket(ServiceCall, frozen=True):
+class IssueTicket(ServiceCall["Ticket"], frozen=True):
     """-> `Ticket` for one socket of the caller."""
 
 
-class SignDownload(ServiceCall, frozen=True):
+class SignDownload(ServiceCall["SignedUrl"], frozen=True):
     """-> `SignedUrl`: the path with a signature that gives the caller's access to it for a short time."""
 
     path: str
 
 
-class AddUser(ServiceCall, frozen=True):
+class AddUser(ServiceCall["UserView"], frozen=True):
     """-> `UserView`. With a password, the user can sign in and has these scopes."""
 
     name: str
@@ -68,7 +68,7 @@ class AddUser(ServiceCall, frozen=True):
     scopes: tuple[Scope, ...] = DEFAULT_SCOPES
 
 
-class ListUsers(ServiceCall, frozen=True):
+class ListUsers(ServiceCall["tuple[UserView, ...]"], frozen=True):
     """-> tuple of `UserView`"""
 
 

@@ -25,20 +25,20 @@ class SessionKey(msgspec.Struct, frozen=True):
         return f"SessionKey({self.scheme!r}, ***)"
 
 
-class ReadKey(ServiceCall, frozen=True):
+class ReadKey(ServiceCall["SessionKey | None"], frozen=True):
     """-> `SessionKey`, or None if the session has none. Never put it into a response to a client."""
 
     session: SessionId
 
 
-class SetKey(ServiceCall, frozen=True):
+class SetKey(ServiceCall[None], frozen=True):
     """-> None. Messages sent earlier are not changed."""
 
     session: SessionId
     key: SessionKey
 
 
-class DropKey(ServiceCall, frozen=True):
+class DropKey(ServiceCall[bool], frozen=True):
     """-> whether there was one"""
 
     session: SessionId

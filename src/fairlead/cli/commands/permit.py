@@ -75,7 +75,7 @@ async def permit(
             return
         if not sys.stdin.isatty():
             count = f"{len(waiting)} request{'s are' if len(waiting) > 1 else ' is'} pending"
-            raise UsageError(f"{count}, and there is no terminal to ask on: use --allow, --deny or --answer.")
+            raise UsageError(f"{count}, and this command has no terminal to ask on: use --allow, --deny or --answer.")
         printer = context.printer()
         for event in waiting:
             printer.show(request_rows(event))
@@ -91,7 +91,7 @@ def _waiting(view: "SessionView", request: str | None) -> "list[Asked]":
     if request is not None:
         asked = [event for event in asked if event.request == request]
     if not asked:
-        which = f"No pending request has the id {request}" if request else "Nothing needs you right now"
+        which = f"No pending request has the id {request}" if request else "No request is pending"
         raise Missing(f"{which} in {session}. Show the session with: fairlead attach {session}")
     return asked
 

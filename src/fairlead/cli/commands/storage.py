@@ -81,7 +81,7 @@ def measure(folder: Path, top: int) -> "tuple[list[tuple[str, int]], list[tuple[
     kept = {name: size for name, size in archive.sessions.items() if name not in deleted}
     kinds = [
         ("sessions (fairlead.db)", _bytes(folder, DATABASE) - free * page),
-        ("room to be used again (fairlead.db)", free * page),
+        ("free space (fairlead.db)", free * page),
         ("search index", _bytes(folder, SEARCH)),
         ("large records", sum(_below(folder / name) for name in (SPILL, OVERSIZE))),
         ("uploads", _below(folder / UPLOADS)),

@@ -13,15 +13,14 @@ import msgspec
 from fairlead.clients.claudecodeui.rest.responses import SMALL
 from fairlead.clients.claudecodeui.unknown_socket import RejectSocket
 from fairlead.model.errors import FairleadError, NotAllowed, NotFound
-from fairlead.model.web.requests import Head
-from fairlead.model.web.routes import METHODS, FileStream, Request, Response, Route, Routes, Steps, json_response
+from fairlead.model.web.requests import Head, Response, do
+from fairlead.model.web.routes import METHODS, Request, Route, Routes, Steps, json_response
 from fairlead.model.web.sockets import AcceptedSubprotocol, AttachProxy, Check, CloseSocket, Handshake, SocketRoute
 from fairlead.plugins.api import (
     CallPlugin,
     DisablePlugin,
     JoinPlugin,
     ListPlugins,
-    PluginSocket,
     PluginView,
     ReadPluginFile,
 )
@@ -51,7 +50,7 @@ def join(opening: Handshake) -> Check:
     head = opening.head
     query, headers = passed_query(head.query), passed_headers(head)
     try:
-        joined: PluginSocket = yield JoinPlugin(name=name, query=query, headers=headers, subprotocols=offered(head))
+        joined = yield from do(JoinPlugin(name=name, query=query, headers=headers, subprotocols=offered(head)))
     except NotFound:
         return AcceptedSubprotocol((NOT_RUNNING,))
     except FairleadError:
@@ -77,7 +76,7 @@ def offered(head: Head) -> tuple[str, ...]:
 
 @ROUTES.get("/api/plugins", "view", "plugins")
 def list_plugins(request: Request) -> Steps:
-    views: tuple[PluginView, ...] = yield ListPlugins()
+    views = yield from do(ListPlugins())
     return json_response({"plugins": [_fields(view) for view in views]})
 
 
@@ -89,14 +88,14 @@ def set_enabled(request: Request) -> Steps:
         raise NotAllowed(
             f"Look at what the plugin would run, and enable it with: fairlead plugins enable {name}", plugin=name
         )
-    view: PluginView = yield DisablePlugin(name)
+    view = yield from do(DisablePlugin(name))
     return json_response({"success": True, "name": view.name, "enabled": False})
 
 
 @ROUTES.get("/api/plugins/{name}/assets/{path...}", "view", "plugins.asset", signed=True)
 def read_file(request: Request) -> Steps:
     known = request.head.first("if-none-match")
-    response: Response | FileStream = yield ReadPluginFile(request.params["name"], request.params["path"], known)
+    response = yield from do(ReadPluginFile(request.params["name"], request.params["path"], known))
     return response
 
 

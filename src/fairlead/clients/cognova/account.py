@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from fairlead.clients.cognova.rest import new_routes
 from fairlead.model.formats.timestamps import iso_timestamp
-from fairlead.model.web.routes import Request, Steps, json_response
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import Request, json_response
 
 ROUTES: Final = new_routes()
 
 
 @ROUTES.get("/api/auth/get-session", "any", "auth.get-session", body_limit=0)
-def session(request: Request) -> Steps:
-    yield from ()
+def session(request: Request) -> Response:
     who, now = request.who, iso_timestamp(request.at)
     user: dict[str, Any] = {"id": who.user, "name": who.name, "email": "", "emailVerified": False, "image": None}
     signed: dict[str, Any] = {

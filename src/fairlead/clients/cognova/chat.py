@@ -28,6 +28,7 @@ from fairlead.model.formats.frames import json_frame
 from fairlead.model.formats.numbered_frames import FRAMES, number
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import MessageId, RequestId, SessionId, session_id
+from fairlead.model.web.requests import do
 from fairlead.model.web.sockets import Effect, Flow, Handshake, RunFlow, SocketRoute, Subscribe, Subscribed, Write
 
 NOTHING_RUNS: Final = "No active session to interrupt"
@@ -122,7 +123,7 @@ class ChatConversation:
                 yield Write(json_frame({"type": "chat:session_created", "conversationId": session}))
                 yield _subscribe(session, Cursor(0))
             else:
-                view: q.SessionView = yield q.GetSession(session)
+                view = yield from do(q.GetSession(session))
                 yield _subscribe(session, Cursor(view.head, view.log_id))
                 if frames := _open_requests(session, view):
                     yield Write(frames)
@@ -132,7 +133,7 @@ class ChatConversation:
     # --- joining
 
     def _subscribe_to(self, session: SessionId, asked: SubscribeTo) -> Flow:
-        view: q.SessionView = yield q.GetSession(session)
+        view = yield from do(q.GetSession(session))
         frames, status = b"", ""
         if asked.last is None:
             frames, status = _open_requests(session, view), "idle" if view.turn is None else "streaming"
@@ -162,13 +163,13 @@ def _interrupt(session: SessionId) -> Flow:
     """End the turn. If none runs, withdraw a message whose agent is still starting; it never reaches the agent."""
     for _ in range(TRIES):
         try:
-            reply: cmd.Reply = yield cmd.Interrupt(session=session)
+            reply = yield from do(cmd.Interrupt(session=session))
             state = reply.data or {}
             if not state.get("idle"):
                 if state.get("background"):
                     yield _interrupted(session)
                 return
-            queue: Sequence[q.QueuedView] = yield q.ReadQueue(session)
+            queue = yield from do(q.ReadQueue(session))
         except NotFound:
             break
         if not queue:

@@ -13,6 +13,7 @@ from fairlead.model.errors import BadId, BadRequest, NotFound
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.store import TRANSCRIPT, Summary
+from fairlead.model.web.requests import do
 from fairlead.model.web.routes import LogStream, Request, Routes, Steps
 
 NO_TITLE: Final = "Title is required"
@@ -78,7 +79,7 @@ def _counted(summary: Summary) -> Any:
 
 def _one(session: SessionId) -> Any:
     counted = decode_count((yield q.ReadProjection(session, NAME)))
-    view: q.SessionView = yield q.GetSession(session)
+    view = yield from do(q.GetSession(session))
     return conversation_json(view.summary, counted)
 
 
@@ -96,7 +97,7 @@ def create(request: Request) -> Steps:
     title = request.json(TitleBody).title.strip()
     if len(title) > TITLE_LENGTH:
         raise BadRequest(f"A title has at most {TITLE_LENGTH} characters.")
-    reply: cmd.Reply = yield cmd.Create(session=session_id(request.fresh), title=title)
+    reply = yield from do(cmd.Create(session=session_id(request.fresh), title=title))
     return data((yield from _one(reply.session)))
 
 

@@ -7,6 +7,7 @@ from fairlead.clients.cognova.body_fields import BodyFields, item_json, without_
 from fairlead.clients.cognova.resource_calls import Detail, ResourceCalls
 from fairlead.clients.cognova.rest import data, new_routes
 from fairlead.model.errors import BadRequest
+from fairlead.model.web.requests import do
 from fairlead.model.web.routes import Request, Steps
 from fairlead.notifications.api.cognova import Document, MemoryResource
 from fairlead.notifications.api.resources import AddItem, EditItem, GetItem, ListItems
@@ -61,7 +62,7 @@ def add_document(request: Request) -> Steps:
     place = PurePosixPath(path)
     if place.is_absolute() or ".." in place.parts or not place.name:
         raise BadRequest("path must be a relative one that stays inside", field="path")
-    there: tuple[Document, ...] = yield ListItems(Document, lambda one: one.path == str(place), 1)
+    there = yield from do(ListItems(Document, lambda one: one.path == str(place), 1))
     if there:
         return data((yield from _document(there[0])))
     suffix = place.suffix.lower()
@@ -81,7 +82,7 @@ def add_document(request: Request) -> Steps:
 @ROUTES.put("/api/documents/{id}", "chat", "documents.edit")
 def edit_document(request: Request) -> Steps:
     fields = BodyFields(request)
-    document: Document = yield GetItem(Document, request.params["id"])
+    document = yield from do(GetItem(Document, request.params["id"]))
     if document.binary:
         raise BadRequest(BINARY)
     return data((yield from _document((yield EditItem(Document, document.id, _changes(fields))))))
@@ -126,7 +127,7 @@ def search_memory(request: Request) -> Steps:
             and one.relevance_score >= least
         )
 
-    found: tuple[MemoryResource, ...] = yield ListItems(MemoryResource, accept, request.query_int("limit", 20, 1, 100))
+    found = yield from do(ListItems(MemoryResource, accept, request.query_int("limit", 20, 1, 100)))
     return data([item_json(one) for one in found])
 
 

@@ -9,6 +9,7 @@ from fairlead.clients.cognova.body_fields import BodyFields, item_json
 from fairlead.clients.cognova.resource_calls import ResourceCalls
 from fairlead.clients.cognova.rest import data, new_routes
 from fairlead.model.errors import BadRequest
+from fairlead.model.web.requests import do
 from fairlead.model.web.routes import Request, Steps
 from fairlead.notifications.api.feed import (
     RESOURCES,
@@ -131,7 +132,7 @@ def subscribe(request: Request) -> Steps:
 
 @ROUTES.delete("/api/push/subscriptions/{id}", "chat", "push.unsubscribe")
 def unsubscribe(request: Request) -> Steps:
-    target: Destination = yield GetItem(Destination, request.params["id"])
+    target = yield from do(GetItem(Destination, request.params["id"]))
     if target.kind != "push":
         raise BadRequest("This target is not a browser's push subscription.")
     yield RemoveItem(Destination, target.id)

@@ -7,7 +7,8 @@ from fairlead.clients.cognova.body_fields import BodyFields, item_json
 from fairlead.clients.cognova.rest import data, problem
 from fairlead.model.auth import Scope
 from fairlead.model.errors import Stale
-from fairlead.model.web.routes import Request, Routes, Step, Steps
+from fairlead.model.web.requests import Step
+from fairlead.model.web.routes import Request, Routes, Steps
 from fairlead.notifications.api.resources import (
     AddItem,
     EditItem,

@@ -8,6 +8,7 @@ from fairlead.clients.cognova.resource_calls import ResourceCalls
 from fairlead.clients.cognova.rest import data, new_routes
 from fairlead.model.errors import BadRequest
 from fairlead.model.formats.timestamps import iso_timestamp
+from fairlead.model.web.requests import do
 from fairlead.model.web.routes import Request, Steps, json_response
 from fairlead.notifications.api.cognova import AgentRun, CancelAgent, RunAgent, ScheduledAgent
 from fairlead.notifications.api.resources import GetItem, ListItems
@@ -66,7 +67,7 @@ ROUTES.patch("/api/agents/{id}", "chat", "agents.edit")(AGENTS.edit)
 
 @ROUTES.get("/api/agents/{id}", "view", "agents.get")
 def get_agent(request: Request) -> Steps:
-    agent: ScheduledAgent = yield GetItem(ScheduledAgent, request.params["id"])
+    agent = yield from do(GetItem(ScheduledAgent, request.params["id"]))
     return data(item_json(agent) | {"runs": [_run(run) for run in (yield _runs_of(agent.id))]})
 
 
@@ -74,14 +75,14 @@ def get_agent(request: Request) -> Steps:
 def list_runs(request: Request) -> Steps:
     limit = request.query_int("limit", 100, 1, RUNS_LIMIT)
     since = _since(request, "")
-    agent: ScheduledAgent = yield GetItem(ScheduledAgent, request.params["id"])
+    agent = yield from do(GetItem(ScheduledAgent, request.params["id"]))
     return data([_run(run) for run in (yield _runs_of(agent.id, limit, since))])
 
 
 @ROUTES.get("/api/agents/{id}/stats", "view", "agents.agent-stats")
 def agent_stats(request: Request) -> Steps:
     since = _since(request, "7d")
-    agent: ScheduledAgent = yield GetItem(ScheduledAgent, request.params["id"])
+    agent = yield from do(GetItem(ScheduledAgent, request.params["id"]))
     runs: tuple[AgentRun, ...] = yield _runs_of(agent.id, MOST, since)
     done = [run.duration_ms for run in runs if run.completed_at is not None]
     last = max((run.created_at for run in runs), default=None)
@@ -100,8 +101,8 @@ def agent_stats(request: Request) -> Steps:
 @ROUTES.get("/api/agents/stats", "view", "agents.stats")
 def all_stats(request: Request) -> Steps:
     since = _since(request, "7d")
-    agents: tuple[ScheduledAgent, ...] = yield ListItems(ScheduledAgent)
-    runs: tuple[AgentRun, ...] = yield ListItems(AgentRun, lambda run: run.created_at >= since, MOST)
+    agents = yield from do(ListItems(ScheduledAgent))
+    runs = yield from do(ListItems(AgentRun, lambda run: run.created_at >= since, MOST))
     return data(
         {
             "totalAgents": len(agents),
@@ -135,12 +136,12 @@ def _by_day(runs: Sequence[AgentRun]) -> list[dict[str, Any]]:
 
 @ROUTES.post("/api/agents/{id}/run", "chat", "agents.run")
 def run_agent(request: Request) -> Steps:
-    run: AgentRun = yield RunAgent(request.params["id"])
+    run = yield from do(RunAgent(request.params["id"]))
     return json_response({"message": "Agent started", "runId": run.id, "sessionId": run.session_id})
 
 
 @ROUTES.post("/api/agents/{id}/cancel", "chat", "agents.cancel")
 def cancel_agent(request: Request) -> Steps:
-    count: int = yield CancelAgent(request.params["id"])
+    count = yield from do(CancelAgent(request.params["id"]))
     message = f"Cancelling {count} running execution{'' if count == 1 else 's'}"
     return json_response({"success": True, "message": message, "cancelledCount": count})

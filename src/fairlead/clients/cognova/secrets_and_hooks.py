@@ -7,6 +7,7 @@ from fairlead.clients.cognova.body_fields import BodyFields, item_json, read_tim
 from fairlead.clients.cognova.resource_calls import ResourceCalls
 from fairlead.clients.cognova.rest import data, new_routes
 from fairlead.model.errors import BadRequest
+from fairlead.model.web.requests import do
 from fairlead.model.web.routes import Request, Steps
 from fairlead.notifications.api.cognova import HookEvent, RevealSecret, Secret
 from fairlead.notifications.api.resources import AddItem, GetItem, ListItems
@@ -48,7 +49,7 @@ def add_secret(request: Request) -> Steps:
 @ROUTES.get("/api/secrets/{id}", "admin", "secrets.get")
 def get_secret(request: Request) -> Steps:
     """One secret, with its value."""
-    secret: Secret = yield GetItem(Secret, request.params["id"])
+    secret = yield from do(GetItem(Secret, request.params["id"]))
     return data(_secret(secret) | {"value": (yield RevealSecret(secret.key))})
 
 
@@ -90,7 +91,7 @@ def list_hooks(request: Request) -> Steps:
             and blocked in (None, one.blocked)
         )
 
-    found: tuple[HookEvent, ...] = yield ListItems(HookEvent, accept, request.query_int("limit", 100, 1, 500))
+    found = yield from do(ListItems(HookEvent, accept, request.query_int("limit", 100, 1, 500)))
     return data([item_json(one) for one in found])
 
 

@@ -8,6 +8,7 @@ from fairlead.clients.cognova.body_fields import BodyFields, item_json, without_
 from fairlead.clients.cognova.resource_calls import Detail, ResourceCalls
 from fairlead.clients.cognova.rest import data, new_routes
 from fairlead.model.errors import BadRequest, NotFound
+from fairlead.model.web.requests import do
 from fairlead.model.web.routes import Request, Steps
 from fairlead.notifications.api.cognova import Project, Reminder, Task
 from fairlead.notifications.api.resources import GetItem, ListItems
@@ -66,14 +67,14 @@ def list_tasks(request: Request) -> Steps:
         )
 
     deleted = request.query.get("includeDeleted") == "true"
-    found: tuple[Task, ...] = yield ListItems(Task, accept, deleted=deleted)
+    found = yield from do(ListItems(Task, accept, deleted=deleted))
     projects = {project.id: item_json(project) for project in (yield ListItems(Project))}
     return data([item_json(task) | {"project": projects.get(task.project_id or "")} for task in found])
 
 
 @ROUTES.get("/api/tasks/tags", "view", "tasks.tags")
 def list_tags(request: Request) -> Steps:
-    found: tuple[Task, ...] = yield ListItems(Task)
+    found = yield from do(ListItems(Task))
     return data(sorted({tag for task in found for tag in task.tags}))
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead.auth.api.session_keys import ReadKey, SessionKey
+from fairlead.auth.api.session_keys import ReadKey
 from fairlead.clients.happy.mapper import VIEW
 from fairlead.clients.happy.messages import HappyEncoder
 from fairlead.model.errors import BadRequest, FairleadError
@@ -17,6 +17,7 @@ from fairlead.model.formats.frames import text_frame
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import session_id
 from fairlead.model.queries import GetSession
+from fairlead.model.web.requests import do
 from fairlead.model.web.sockets import (
     Check,
     CloseSocket,
@@ -65,7 +66,7 @@ class HappyConversation(SilentProtocol):
         return (CloseSocket(GONE, error.message[:120]),)
 
     def _follow(self) -> Flow:
-        key: SessionKey | None = yield ReadKey(self._session)
+        key = yield from do(ReadKey(self._session))
         cursor = Cursor(self._after, self._log_id)
         subscribed: Subscribed = yield Subscribe(self._session, cursor, HappyEncoder(key), VIEW, lost=self.failed)
         reply = {

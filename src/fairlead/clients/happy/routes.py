@@ -11,13 +11,13 @@ from fairlead.clients.happy.encryption import seal_file
 from fairlead.clients.happy.mapper import VIEW
 from fairlead.clients.happy.messages import Posted, message_id, page_message, row_key, text_of
 from fairlead.model import events as ev
-from fairlead.model.commands import Reply, Send
+from fairlead.model.commands import Send
 from fairlead.model.content import ImageBlock
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.queries import EventPage, FindRow, GetSession, ReadEvents, ReadRows
-from fairlead.model.store import RowPage
-from fairlead.model.web.routes import Request, Response, Routes, Steps, json_response
+from fairlead.model.queries import FindRow, GetSession, ReadEvents, ReadRows
+from fairlead.model.web.requests import Response, do
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 
 routes = Routes()
 _MESSAGES: Final = "/v3/sessions/{session}/messages"
@@ -70,7 +70,7 @@ def read(request: Request) -> Steps:
     key = yield ReadKey(session)
     if backwards:
         before = request.query_int("before_seq", 1, 1, _LAST)
-        page: RowPage = yield ReadRows(session, VIEW, before=before, limit=limit)
+        page = yield from do(ReadRows(session, VIEW, before=before, limit=limit))
         rows = page.rows[::-1]
         more = bool(rows) and rows[-1].ordinal > 1
     else:
@@ -96,7 +96,7 @@ def post(request: Request) -> Steps:
     accepted: list[AcceptedMessage] = []
     for local, text in texts:
         message = message_id(session, local)
-        reply: Reply = yield Send(session=session, key=f"happy/{local}", content=(text,), message=message)
+        reply = yield from do(Send(session=session, key=f"happy/{local}", content=(text,), message=message))
         seq = yield FindRow(session, VIEW, row_key(message))
         at = yield from _time(session, reply.seq)
         accepted.append(AcceptedMessage(row_key(message), seq or 0, local, at, at))
@@ -105,7 +105,7 @@ def post(request: Request) -> Steps:
 
 def _time(session: SessionId, seq: int) -> Any:
     """Return the time at which the entry of `seq` was written."""
-    page: EventPage = yield ReadEvents(session, max(seq - 1, 0), 1)
+    page = yield from do(ReadEvents(session, max(seq - 1, 0), 1))
     return ev.decode(page.events[0]).at if page.events else 0
 
 
@@ -119,8 +119,8 @@ def image(request: Request) -> Steps:
     place = yield FindRow(session, VIEW, row_key(message, "file", int(number)))
     if place is None:
         raise NotFound("file", request.params["ref"][:80])
-    rows: RowPage = yield ReadRows(session, VIEW, after=place - 1, limit=1)
-    page: EventPage = yield ReadEvents(session, rows.rows[0].seq - 1, 1)
+    rows = yield from do(ReadRows(session, VIEW, after=place - 1, limit=1))
+    page = yield from do(ReadEvents(session, rows.rows[0].seq - 1, 1))
     event = ev.decode(page.events[0])
     assert isinstance(event, ev.UserMessage)
     source = [block for block in event.content if isinstance(block, ImageBlock)][int(number)].source

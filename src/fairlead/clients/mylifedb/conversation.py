@@ -20,6 +20,7 @@ from fairlead.model.content import TextBlock, ToolResultBlock
 from fairlead.model.errors import AgentNotRunning, BadId, BadMode, FairleadError, NotFound
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import MessageId, SessionId, session_id
+from fairlead.model.web.requests import do
 from fairlead.model.web.routes import json_response
 from fairlead.model.web.sockets import Check, Effect, Flow, Handshake, RunFlow, Signal, Subscribe, Write
 from fairlead.sessions.api.read_state import MarkRead
@@ -81,7 +82,7 @@ class MyLifeDbConversation:
     # --- history
 
     def _open(self) -> Flow:
-        view: q.SessionView = yield q.GetSession(self._session)
+        view = yield from do(q.GetSession(self._session))
         # The path may contain the agent's own id of the session.
         self._session = view.summary.session
         yield RunFlow(self._mark_read(_ended_turns(view)), READ_STATE)
@@ -98,13 +99,13 @@ class MyLifeDbConversation:
                 {"type": "session_info", "totalPages": pages.total, "lowestBurstPage": pages.lowest_burst},
             )
         elif last.isascii() and last.isdigit() and len(last) < 10:
-            rows: q.RowPage = yield q.ReadRows(self._session, NAME, limit=1)
+            rows = yield from do(q.ReadRows(self._session, NAME, limit=1))
             yield from self._replay(max(0, rows.head - int(last)))
         else:
             yield from self._replay(0)
 
     def _replay_from(self, uuid: str) -> Flow:
-        ordinal: int | None = yield q.FindRow(self._session, NAME, uuid)
+        ordinal = yield from do(q.FindRow(self._session, NAME, uuid))
         verdict = "gap" if ordinal is None else "ok"
         yield from self._replay(ordinal or 0, {"type": "resume", "verdict": verdict, "fromUuid": uuid})
 
@@ -181,13 +182,13 @@ class MyLifeDbConversation:
 
     def _unarchive(self) -> Flow:
         with suppress(FairleadError):
-            view: q.SessionView = yield q.GetSession(self._session)
+            view = yield from do(q.GetSession(self._session))
             if view.summary.archived:
                 yield cmd.ArchiveSession(session=self._session, archived=False)
 
     def _interrupt(self) -> Flow:
         try:
-            reply: cmd.Reply = yield cmd.Interrupt(session=self._session)
+            reply = yield from do(cmd.Interrupt(session=self._session))
         except AgentNotRunning as error:
             yield self._error(NOT_RUNNING, error)
         except FairleadError as error:
@@ -199,7 +200,7 @@ class MyLifeDbConversation:
     def _set_mode(self, asked: str, mode: str) -> Flow:
         answer = {"type": "control_response", "request_id": asked}
         try:
-            reply: cmd.Reply = yield cmd.SetMode(session=self._session, mode=mode, request=asked[:ID_LENGTH])
+            reply = yield from do(cmd.SetMode(session=self._session, mode=mode, request=asked[:ID_LENGTH]))
         except BadMode:
             yield self._write({**answer, "error": f"Invalid permission mode: {mode}"})
         except FairleadError as error:
@@ -226,9 +227,9 @@ class MyLifeDbConversation:
     def _acknowledge(self, uuid: str) -> Flow:
         """Mark the ended turns as read if this record is not before their end."""
         with suppress(FairleadError):
-            ordinal: int | None = yield q.FindRow(self._session, NAME, uuid)
+            ordinal = yield from do(q.FindRow(self._session, NAME, uuid))
             if ordinal is not None:
-                view: q.SessionView = yield q.GetSession(self._session)
+                view = yield from do(q.GetSession(self._session))
                 memory = read_memory((yield q.ReadProjection(self._session, NAME)))
                 if ordinal >= memory.ended:
                     yield MarkRead(self._session, _ended_turns(view))

@@ -4,8 +4,9 @@ from typing import Final
 
 import msgspec
 
+from fairlead.model.web.requests import do
 from fairlead.model.web.routes import ChangeStream, Request, Routes, Steps
-from fairlead.model.web.session_changes import ChangeListenerHandle, ListenToChanges, SessionChangeNotice
+from fairlead.model.web.session_changes import ListenToChanges, SessionChangeNotice
 
 routes = Routes("mylifedb.")
 BEAT: Final = b":\n\n"
@@ -24,5 +25,5 @@ def event(notice: SessionChangeNotice) -> bytes:
 @routes.get("/api/notifications/stream", access="view", name="notifications", token_query="access_token")
 def stream(request: Request) -> Steps:
     """Stream which session changed, as it happens."""
-    listener: ChangeListenerHandle = yield ListenToChanges()
+    listener = yield from do(ListenToChanges())
     return ChangeStream(listener=listener, encode=event, beat=BEAT, content_type="text/event-stream")

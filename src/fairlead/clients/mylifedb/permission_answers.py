@@ -4,7 +4,6 @@ An answer decides one request; the session settles other pending requests if the
 names only the request, so the tool and the rules to remember are queried where the answer needs them.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -14,6 +13,7 @@ from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import RequestRejected, Stale
 from fairlead.model.ids import RequestId, SessionId
+from fairlead.model.web.requests import do
 from fairlead.model.web.sockets import Flow
 
 _requests: Final = msgspec.json.Decoder(ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed)
@@ -32,7 +32,7 @@ class PermissionAnswer(msgspec.Struct, frozen=True):
 def answer(session: SessionId, given: PermissionAnswer) -> Flow:
     """Answer the request. An answer to a request that is not pending is ignored, as the original does: every client has
     received the outcome."""
-    waiting: Sequence[q.PendingView] = yield q.ListPermissions(session)
+    waiting = yield from do(q.ListPermissions(session))
     events = [_requests.decode(view.event) for view in waiting]
     own = next((event for event in events if event.request == given.request), None)
     if own is None:

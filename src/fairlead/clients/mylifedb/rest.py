@@ -23,7 +23,8 @@ from fairlead.model.errors import BadId, BadRequest, FairleadError, NotFound, To
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId, is_uuid, session_id
 from fairlead.model.store import TRANSCRIPT, SessionPage, Summary
-from fairlead.model.web.routes import Handler, Request, Routes, Step, Steps, json_response
+from fairlead.model.web.requests import Step, do
+from fairlead.model.web.routes import Handler, Request, Routes, Steps, json_response
 from fairlead.sessions.api.read_state import GetReadState, TurnsRead
 
 T = TypeVar("T")
@@ -180,7 +181,7 @@ def all_sessions(request: Request) -> Steps:
     limit = _limit(request.query.get("limit", ""))
     after = _after(worth, request.query.get("cursor", ""))
     page, rest = worth[after : after + limit], worth[after + limit :]
-    read: TurnsRead = yield GetReadState(tuple(summary.session for summary in page))
+    read = yield from do(GetReadState(tuple(summary.session for summary in page)))
     items = []
     for summary in page:
         items.append(list_item(summary, session_state(summary, read), (yield from _messages(summary))))
@@ -236,7 +237,7 @@ def create(request: Request) -> Steps:
 
 
 def _find_session(session: SessionId) -> Generator[Step, Any, dict[str, Any]]:
-    view: q.SessionView = yield q.GetSession(session)
+    view = yield from do(q.GetSession(session))
     return (yield from _numbered(view.summary))
 
 
@@ -249,8 +250,8 @@ def _numbered(summary: Summary) -> Generator[Step, Any, dict[str, Any]]:
 @with_error_text("Failed to get session")
 def get(request: Request) -> Steps:
     """One session."""
-    view: q.SessionView = yield q.GetSession(request.session)
-    read: TurnsRead = yield GetReadState((view.summary.session,))
+    view = yield from do(q.GetSession(request.session))
+    read = yield from do(GetReadState((view.summary.session,)))
     return json_response({**(yield from _numbered(view.summary)), "sessionState": session_state(view.summary, read)})
 
 
@@ -316,7 +317,7 @@ def messages(request: Request) -> Steps:
     after, last = stretch
     found: list[msgspec.Raw] = []
     while after < last:
-        rows: q.RowPage = yield q.ReadRows(session, NAME, after=after, limit=last - after)
+        rows = yield from do(q.ReadRows(session, NAME, after=after, limit=last - after))
         found.extend(msgspec.Raw(stripped(row.data)) for row in rows.rows if has_kind(version, row.data))
         if not rows.rows:
             break
@@ -339,7 +340,7 @@ def history(request: Request) -> Steps:
     found: list[msgspec.Raw] = []
     size = after = 0
     while True:
-        rows: q.RowPage = yield q.ReadRows(session, NAME, after=after, limit=HISTORY_ROWS)
+        rows = yield from do(q.ReadRows(session, NAME, after=after, limit=HISTORY_ROWS))
         if not rows.rows:
             return json_response({"sessionId": session, "messages": found})
         found.extend(msgspec.Raw(row.data) for row in rows.rows if has_kind(version, row.data))

@@ -8,49 +8,45 @@ from typing import Any, Final
 from fairlead.clients.mylifedb.rest import ONE, with_error_text
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
-from fairlead.model.web.requests import Response
+from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
-from fairlead.sessions.api.folders import FolderPage, ListFolders
-from fairlead.sessions.api.session_choices import ReadSessionChoices, SessionChoices
+from fairlead.sessions.api.folders import ListFolders
+from fairlead.sessions.api.session_choices import ReadSessionChoices
 
 routes = Routes("mylifedb.")
 NO_LINKS: Final = "This server has no public links. People who should see a session must sign in."
 
 
 @routes.get("/api/settings", access="any", name="settings")
-def settings(request: Request) -> Steps:
+def settings(request: Request) -> Response:
     """Success for a signed-in user.
 
     The page takes success for "signed in". The page's preferences are stored in the browser only."""
-    yield from ()
     return json_response({"preferences": {}})
 
 
 @routes.get("/api/claude/auth-status", access="any", name="auth_status")
-def auth_status(request: Request) -> Steps:
+def auth_status(request: Request) -> Response:
     """Whether the agent has an account.
 
     Always true: False would open the page's login terminal. An agent without an account reports that when
     it gets a message."""
-    yield from ()
     return json_response({"loggedIn": True})
 
 
 @routes.post("/api/oauth/refresh", access="any", name="refresh")
-def refresh(request: Request) -> Steps:
+def refresh(request: Request) -> Response:
     """Success for a signed-in user.
 
     The request's own credential was accepted, so there is nothing to refresh."""
-    yield from ()
     return json_response({"success": True})
 
 
 @routes.get("/api/oauth/authorize", access="any", name="authorize")
-def authorize(request: Request) -> Steps:
+def authorize(request: Request) -> Response:
     """Open the page: the answer to its "Sign In" link.
 
     The extra port has already asked for name and password."""
-    yield from ()
     return Response(status=302, headers=(("location", "../../"),))
 
 
@@ -60,11 +56,11 @@ def tree(request: Request) -> Steps:
     """List the folders that a session may be opened in.
 
     One level: the page requests the children of each folder separately."""
-    around: SessionChoices = yield ReadSessionChoices()
+    around = yield from do(ReadSessionChoices())
     asked = request.query.get("path", "").rstrip("/")
     base, inside = (asked, "") if asked.startswith("/") else (around.roots[0], asked)
     try:
-        page: FolderPage = yield ListFolders(f"{base}/{inside}".rstrip("/") or "/")
+        page = yield from do(ListFolders(f"{base}/{inside}".rstrip("/") or "/"))
     except NotFound:
         return json_response({"basePath": base, "path": inside, "children": []})
     before = f"{inside}/" if inside else ""

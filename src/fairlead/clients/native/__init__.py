@@ -16,16 +16,16 @@ from fairlead.clients.native import (
 from fairlead.clients.native.codec import SUBPROTOCOLS
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.clients.native.openapi import document
-from fairlead.model.web.routes import ClientProtocol, Request, Routes, Steps, json_response
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import ClientProtocol, Request, Routes, json_response
 from fairlead.model.web.sockets import SocketRoute
 
 routes = Routes()
 
 
 @routes.get("/v1/openapi.json", access="any", name="openapi", answer=dict)
-def openapi(request: Request) -> Steps:
+def openapi(request: Request) -> Response:
     """This document."""
-    yield from ()
     return json_response(document(ROUTES, request.version))
 
 

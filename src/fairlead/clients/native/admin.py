@@ -12,7 +12,6 @@ from fairlead.auth.api.credentials import (
     ListCredentials,
     ListUsers,
     Login,
-    LoginCode,
     NewCredential,
     RevokeCredential,
     SignDownload,
@@ -24,6 +23,7 @@ from fairlead.clients.native import schemas as b
 from fairlead.clients.native.qr import qr_code
 from fairlead.model.auth import SCOPES
 from fairlead.model.errors import BadRequest
+from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Param, Request, Routes, Steps, json_response
 from fairlead.sessions.api.folders import (
     FolderPage,
@@ -49,11 +49,10 @@ def login(request: Request) -> Steps:
 
 
 @routes.get("/v1/me", access="any", name="me", answer=b.Me)
-def me(request: Request) -> Steps:
+def me(request: Request) -> Response:
     """The credential of this request, with its user and scopes."""
     who = request.who
     scopes = tuple(scope for scope in SCOPES if scope in who.scopes)
-    yield from ()
     return json_response(b.Me(credential=who.credential, user=who.user, name=who.name, scopes=scopes))
 
 
@@ -118,7 +117,7 @@ def folders(request: Request) -> Steps:
 def create_login_code(request: Request) -> Steps:
     """Create a one-time link that signs a browser in. It is valid for 10 minutes."""
     body = request.json(b.NewLoginCode)
-    made: LoginCode = yield CreateLoginCode(body.name, body.scopes, body.user)
+    made = yield from do(CreateLoginCode(body.name, body.scopes, body.user))
     # In the fragment: browsers do not send it to servers or include it in the Referer.
     url = f"{request.base}/#login={made.code}"
     link = b.LoginLink(url=url, code=made.code, expires=made.expires, qr=qr_code(url))

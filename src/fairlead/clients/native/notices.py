@@ -12,7 +12,8 @@ from fairlead.clients.native.errors import UnknownType
 from fairlead.model import commands as cmd
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.web.handing import Handing
-from fairlead.model.web.routes import Param, Request, Routes, Step, Steps, json_response
+from fairlead.model.web.requests import Step, do
+from fairlead.model.web.routes import Param, Request, Routes, Steps, json_response
 from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute, Write
 from fairlead.notifications.api.feed import (
     SUBSCRIBABLE,
@@ -20,7 +21,6 @@ from fairlead.notifications.api.feed import (
     Change,
     Color,
     FeedEntry,
-    FeedPage,
     FeedPing,
     FeedRequest,
     JoinFeed,
@@ -30,7 +30,7 @@ from fairlead.notifications.api.feed import (
     read_cursor,
 )
 from fairlead.notifications.api.resources import EditItem, ListItems, RemoveItem
-from fairlead.notifications.api.targets import AddTarget, AnswerOf, Destination, PushKey, RedeemAnswerCode, TryTarget
+from fairlead.notifications.api.targets import AddTarget, Destination, PushKey, RedeemAnswerCode, TryTarget
 
 _SMALL: Final = 64 << 10
 routes = Routes(body_limit=_SMALL)
@@ -148,7 +148,7 @@ def feed(request: Request) -> Steps:
     """Recent notices of all sessions."""
     before = request.query_int("before", _PLACES, 1, _PLACES)
     limit = request.query_int("limit", 100, 1, 500)
-    page: FeedPage = yield ReadFeed(None if before == _PLACES else before, limit)
+    page = yield from do(ReadFeed(None if before == _PLACES else before, limit))
     notices = tuple(notice_view(entry) for entry in page.entries)
     return json_response(NoticePage(notices=notices, first=page.first, cursor=cursor_text(page.feed, page.head)))
 
@@ -251,7 +251,7 @@ def try_push(request: Request) -> Steps:
 @routes.post("/v1/answers", access="approve", name="answers.post", body=CodeBody, answer=cmd.Reply)
 def answer(request: Request) -> Steps:
     """Answer with the single-use code of a notification, from the device that received it."""
-    found: AnswerOf = yield RedeemAnswerCode(request.json(CodeBody).code)
+    found = yield from do(RedeemAnswerCode(request.json(CodeBody).code))
     reply = yield cmd.AnswerPermission(session=found.session, request=found.request, behavior=found.behavior)
     return json_response(reply)
 

@@ -8,7 +8,8 @@ from fairlead.auth.api.accounts import DEFAULT_SCOPES
 from fairlead.auth.api.credentials import CredentialView, UserView
 from fairlead.model.auth import Scope
 from fairlead.model.commands import Link, Settings
-from fairlead.model.queries import PendingView, QueuedView, SearchHit
+from fairlead.model.queries import PendingView, QueuedView
+from fairlead.model.store import SearchHit
 from fairlead.sessions.api.folders import TrustedFolder
 
 

@@ -15,7 +15,8 @@ from fairlead.model.agents import AgentInvitation
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import MessageId, session_id
 from fairlead.model.store import SessionFilter, SessionPage
-from fairlead.model.web.routes import LogStream, Param, Request, Response, Routes, Steps, json_response
+from fairlead.model.web.requests import Response, do
+from fairlead.model.web.routes import LogStream, Param, Request, Routes, Steps, json_response
 
 routes = Routes()
 PATH: Final = "/v1/sessions/{session}"
@@ -55,7 +56,7 @@ def create(request: Request) -> Steps:
         return json_response(made, 201)
     # The first message has a key of its own, so that a repeated call repeats neither command.
     first_key = f"{key}/first" if key else ""
-    sent: cmd.Reply = yield cmd.Send(session=made.session, key=first_key, content=first_message)
+    sent = yield from do(cmd.Send(session=made.session, key=first_key, content=first_message))
     return json_response(msgspec.structs.replace(sent, repeated=made.repeated and sent.repeated), 201)
 
 
@@ -174,7 +175,7 @@ def control(request: Request) -> Steps:
 @routes.post(f"{PATH}/dial-in", access="admin", name="sessions.dial-in", answer=AgentInvitation)
 def dial_in(request: Request) -> Steps:
     """Expect an agent that a person starts. The answer has the command, with a token that is shown only once."""
-    reply: cmd.Reply = yield cmd.DialIn(session=request.session)
+    reply = yield from do(cmd.DialIn(session=request.session))
     return json_response(reply.data)
 
 
@@ -220,7 +221,7 @@ def settings(request: Request) -> Steps:
     if "thinking" in changes:
         reply = yield cmd.SetThinking(session=session, budget=changes.pop("thinking"))
     if changes:
-        view: q.SessionView = yield q.GetSession(session)
+        view = yield from do(q.GetSession(session))
         now = msgspec.convert(view.settings, cmd.Settings)
         reply = yield cmd.Configure(session=session, settings=msgspec.structs.replace(now, **changes))
     return json_response(reply)
@@ -268,7 +269,7 @@ def events(request: Request) -> Steps:
     form = _choice(request, "format", ("json", "jsonl"), "json")
     after = request.query_int("after", 0, 0, _LAST_SEQ)
     limit = request.query_int("limit", 500, 1, PAGE_LIMIT)
-    page: q.EventPage = yield q.ReadEvents(request.session, after, limit)
+    page = yield from do(q.ReadEvents(request.session, after, limit))
     if form == "json":
         return json_response(page)
     place = (("fairlead-log-id", page.log_id), ("fairlead-head", str(page.head)))
@@ -287,7 +288,7 @@ def events(request: Request) -> Steps:
 def export(request: Request) -> Steps:
     """The whole log: one event per line, or one HTML file to read."""
     session = request.session
-    view: q.SessionView = yield q.GetSession(session)
+    view = yield from do(q.GetSession(session))
     form = _choice(request, "format", ("jsonl", "html"), "jsonl")
     file = ("content-disposition", f'attachment; filename="{session}.{form}"')
     if form == "jsonl":

@@ -18,7 +18,7 @@ from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.formats.frames import binary_frame
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.web.handing import Handing
-from fairlead.model.web.requests import Step
+from fairlead.model.web.requests import Step, do
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.model.web.sockets import Check, CloseSocket, Effect, Handshake, SocketRoute, Write
 from fairlead.terminals.api import (
@@ -119,7 +119,7 @@ class TerminalConversation(TerminalJoining):
 
 def _show_terminal(session: SessionId) -> Generator[Step, Any, TerminalView]:
     try:
-        view: TerminalView = yield ShowTerminal(session_terminal(session))
+        view = yield from do(ShowTerminal(session_terminal(session)))
     except NotFound:
         raise NotFound("terminal of session", session) from None
     return view

@@ -6,6 +6,7 @@ its socket receives every changed session, and all frames that are sent to that 
 which a socket connected does not matter.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from fairlead.model.gateway import Sink
@@ -21,7 +22,6 @@ class SessionListCodec(Protocol):
     def key(self) -> str: ...
     def session(self, summary: Summary, at: int) -> bytes:
         """Encode a new or changed session as ready frames; empty where the protocol does not send it."""
-        ...
 
 
 class ChannelSubscription(Protocol):
@@ -31,17 +31,17 @@ class ChannelSubscription(Protocol):
     def leave(self) -> None: ...
 
 
-class BroadcastChannel(Protocol):
-    def enter(self, sink: Sink) -> ChannelSubscription: ...
+BroadcastChannel = Callable[[Sink], ChannelSubscription]
+"""Makes a socket a member of the channel."""
 
 
-class JoinChannel(ServiceCall, frozen=True):
+class JoinChannel(ServiceCall["BroadcastChannel"], frozen=True):
     """-> `BroadcastChannel`"""
 
     codec: SessionListCodec
 
 
-class Broadcast(ServiceCall, frozen=True):
+class Broadcast(ServiceCall[int], frozen=True):
     """-> the number of member sockets. Sends ready frames to the current members only; they are dropped for a slow
     socket."""
 

@@ -1,15 +1,17 @@
 """A request's head and the steps that answer it, shared by routes and sockets. Plain values, no HTTP library."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Any, Generic, TypeVar, overload
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from fairlead.model.auth import Identity
-from fairlead.model.commands import Command
+from fairlead.model.commands import Command, CommandBase, Reply
 from fairlead.model.errors import BadRequest
-from fairlead.model.queries import Query
+from fairlead.model.queries import Query, QueryBase
+
+A = TypeVar("A")
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,15 +62,25 @@ stays the same."""
 def check_token_header(route: str, name: str) -> None:
     """Raise ValueError for a header that cannot carry a token: browsers send cookies with unintended requests too."""
     if name != name.lower() or name in ("cookie", "authorization", "host", "origin"):
-        raise ValueError(f"{route}: {name} is no header for a token")
+        raise ValueError(f"{route}: the header {name} cannot carry a token")
 
 
-class ServiceCall(msgspec.Struct, frozen=True):
-    """Base of calls that are neither a command to a session nor a query: credentials, trust. Done by a handler."""
+class ServiceCall(msgspec.Struct, Generic[A], frozen=True):
+    """Base of calls that are neither a command to a session nor a query: credentials, trust. Done by a handler. `A` is
+    the type of the answer."""
 
 
 ServiceHandler = Callable[[Identity, Any], Awaitable[Any]]
-ServiceHandlers = Mapping[type[ServiceCall], ServiceHandler]
+ServiceHandlers = Mapping[type[ServiceCall[Any]], ServiceHandler]
 """The functions that perform service calls for an authenticated caller, by the type of the call."""
 
-Step = Command | Query | ServiceCall
+Step = Command | Query | ServiceCall[Any]
+
+
+@overload
+def do(step: CommandBase) -> Generator[Step, Any, Reply]: ...
+@overload
+def do(step: QueryBase[A] | ServiceCall[A]) -> Generator[Step, Any, A]: ...
+def do(step: Any) -> Generator[Step, Any, Any]:
+    """Perform a step in a handler or a flow and return its answer, typed: `view = yield from do(GetSession(id))`."""
+    return (yield step)

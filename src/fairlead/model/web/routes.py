@@ -24,7 +24,7 @@ from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.store import Entry
 from fairlead.model.views import Projection
-from fairlead.model.web.requests import Head, Refused, Response, ServiceCall, Step, check_token_header, parse_query
+from fairlead.model.web.requests import Head, Refused, Response, Step, check_token_header
 from fairlead.model.web.session_changes import ChangeListenerHandle, SessionChangeNotice
 from fairlead.model.web.sockets import SocketRoute
 
@@ -177,13 +177,17 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.method not in METHODS or not self.path.startswith("/"):
-            raise ValueError(f"{self.name}: {self.method} {self.path} is no route")
+            raise ValueError(f"{self.name}: {self.method} {self.path} is not a route")
         if self.access not in ("public", "any", "agent", *get_args(Scope)):
-            raise ValueError(f"{self.name}: {self.access} is no scope")
+            raise ValueError(f"{self.name}: {self.access} is not a scope")
         check_token_header(self.name, self.token_header)
 
 
-Declare = Callable[[Handler], Handler]
+H = TypeVar("H", bound=Callable[[Request], Steps | Answer])
+
+
+class Declare(Protocol):
+    def __call__(self, handler: H, /) -> H: ...
 
 
 class RouteFields(TypedDict, total=False):
@@ -207,7 +211,7 @@ class RouteFields(TypedDict, total=False):
 
 
 class Routes(list[Route]):
-    """The routes of a module, each declared above its handler.
+    """The routes of a module, each declared above its handler. A handler without steps is a plain function.
 
     A route's `about` is the first paragraph of the handler's docstring, unless it is given. `prefix` begins every name,
     and `common` are fields that all routes of the list have."""
@@ -233,11 +237,15 @@ class Routes(list[Route]):
         return self._declare("DELETE", path, access, name, fields)
 
     def _declare(self, method: str, path: str, access: Access, name: str, fields: RouteFields) -> Declare:
-        def declare(handler: Handler) -> Handler:
+        def declare(handler: H) -> H:
+            def handle(request: Request) -> Steps:
+                answer = handler(request)
+                return (yield from answer) if isinstance(answer, Generator) else answer
+
             about = " ".join((inspect.getdoc(handler) or "").partition("\n\n")[0].split())
             given: RouteFields = {"about": about, **self._common, **fields}
             full_name = f"{self._prefix}{name}"
-            self.append(Route(method=method, path=path, access=access, name=full_name, handle=handler, **given))
+            self.append(Route(method=method, path=path, access=access, name=full_name, handle=handle, **given))
             return handler
 
         return declare
@@ -271,30 +279,3 @@ class ClientProtocol(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.prefix and (not self.prefix.startswith("/") or self.prefix.endswith("/")):
             raise ValueError(f"{self.name}: a prefix begins with a slash and does not end with one: {self.prefix}")
-
-
-__all__ = [
-    "Access",
-    "Answer",
-    "ChangeStream",
-    "ClientProtocol",
-    "FileStream",
-    "Handler",
-    "Head",
-    "LogRenderer",
-    "LogStream",
-    "Login",
-    "Param",
-    "Request",
-    "Response",
-    "Route",
-    "RouteFields",
-    "Routes",
-    "ServiceCall",
-    "SocketRoute",
-    "Step",
-    "Steps",
-    "json_response",
-    "parse_query",
-    "read_json",
-]

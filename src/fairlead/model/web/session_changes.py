@@ -22,10 +22,9 @@ class ChangeListenerHandle(Protocol):
 
     async def next_notices(self) -> Sequence[SessionChangeNotice]:
         """Wait for notices and return those since the last call; empty after `close`."""
-        ...
 
     def close(self) -> None: ...
 
 
-class ListenToChanges(ServiceCall, frozen=True):
+class ListenToChanges(ServiceCall["ChangeListenerHandle"], frozen=True):
     """-> `ChangeListenerHandle`; the caller closes it"""

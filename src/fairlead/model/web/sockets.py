@@ -76,20 +76,16 @@ class SocketHandle(Protocol):
     def send(self, frames: bytes) -> None: ...
     def backlog(self) -> int:
         """Bytes that were sent here and that the operating system has not accepted yet."""
-        ...
 
     def probe(self, answered: Callable[[], None]) -> None:
         """Call `answered` when the peer has received everything sent before; never, if the peer vanishes."""
-        ...
 
     def pause(self) -> None:
         """Stop reading; data that was already read may still arrive."""
-        ...
 
     def resume(self) -> None: ...
-    def hang_up(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str) -> None:
         """Close the socket. 1005 is a close without code and reason."""
-        ...
 
 
 class SocketOwner(Protocol):
@@ -99,7 +95,6 @@ class SocketOwner(Protocol):
     def received(self, data: bytes) -> None: ...
     def drained(self) -> None:
         """The backlog is small again."""
-        ...
 
     def detached(self, code: int) -> None: ...
 
@@ -168,11 +163,9 @@ class SocketProtocol(Protocol):
     def received(self, data: bytes, text: bool) -> Sequence[Effect]: ...
     def failed(self, error: FairleadError) -> Sequence[Effect]:
         """A flow did not handle this error."""
-        ...
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
         """A message arrived that must not be acted on, because of the rate limit."""
-        ...
 
 
 class SilentProtocol:

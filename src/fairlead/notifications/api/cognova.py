@@ -107,19 +107,19 @@ class AgentRun(Resource, frozen=True, kw_only=True, rename="camel"):
     completed_at: int | None = None
 
 
-class RevealSecret(ServiceCall, frozen=True):
+class RevealSecret(ServiceCall[str], frozen=True):
     """-> str; NotFound"""
 
     key: str
 
 
-class RunAgent(ServiceCall, frozen=True):
+class RunAgent(ServiceCall["AgentRun"], frozen=True):
     """-> `AgentRun`; NotFound, Busy while a run is in progress"""
 
     id: str
 
 
-class CancelAgent(ServiceCall, frozen=True):
+class CancelAgent(ServiceCall[int], frozen=True):
     """-> the number of runs that are being cancelled; NotFound"""
 
     id: str

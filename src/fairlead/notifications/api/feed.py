@@ -12,6 +12,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.sockets import SocketOwner
 
 ResourceKind = Literal["task", "reminder", "agent", "hook", "memory", "document", "project", "conversation", "secret"]
 ChangeAction = Literal["create", "edit", "delete", "restore", "run", "cancel", "complete", "fail"]
@@ -130,18 +131,18 @@ def read_cursor(text: str) -> tuple[str, int] | None:
 # --- service calls
 
 
-class ReadFeed(ServiceCall, frozen=True):
+class ReadFeed(ServiceCall["FeedPage"], frozen=True):
     """-> `FeedPage`: the last entries before a position (None: the newest), ascending"""
 
     before: int | None = None
     limit: int = 100
 
 
-class ReadFeedPreferences(ServiceCall, frozen=True):
+class ReadFeedPreferences(ServiceCall[Any], frozen=True):
     """-> this user's preferences, or None"""
 
 
-class WriteFeedPreferences(ServiceCall, frozen=True):
+class WriteFeedPreferences(ServiceCall[None], frozen=True):
     value: dict[str, Any]
 
 
@@ -168,7 +169,6 @@ class FeedCodec(Protocol):
     def key(self) -> str: ...
     def read(self, data: bytes) -> FeedPing | FeedRequest | None:
         """Decode a message; None: ignore it. A FairleadError is answered with `failed`, and the socket stays open."""
-        ...
 
     def opened(self, now: int) -> bytes: ...
     def pong(self, now: int) -> bytes: ...
@@ -176,10 +176,9 @@ class FeedCodec(Protocol):
     def failed(self, error: FairleadError, now: int) -> bytes: ...
     def entry(self, entry: FeedEntry, cursor: str | None) -> bytes:
         """Encode an entry. `cursor`: for a client that has subscribed; None: exactly the protocol's original form."""
-        ...
 
 
-class JoinFeed(ServiceCall, frozen=True):
+class JoinFeed(ServiceCall[SocketOwner], frozen=True):
     """-> a `model.web.sockets.SocketOwner` to attach to the socket"""
 
     codec: FeedCodec

@@ -55,19 +55,16 @@ class ResourceStore(Protocol):
         puts: Sequence[StoredResource] = (),
         removes: Sequence[tuple[str, str]] = (),
         items: Sequence[FeedItem] = (),
-        keep: int = 10_000,
         most: Mapping[str, int] | None = None,
     ) -> tuple[FeedEntry, ...]:
         """Write the changed rows and their feed entries in one transaction. A row that is put again keeps its position
-        in lists. The feed keeps its last `keep` entries, and a kind in `most` at most that many rows. Durable when it
-        returns."""
-        ...
+        in lists. The feed keeps its last 10 000 entries, and a kind in `most` at most that many rows. Durable when
+        it returns."""
 
     async def get(self, kind: str, id: str) -> bytes | None: ...
 
     async def scan(self, kind: str, before: int | None, limit: int) -> tuple[tuple[int, bytes], ...]:
         """The rows with a position below `before`, with their positions, newest first."""
-        ...
 
     async def count(self, kind: str) -> int: ...
 
@@ -75,13 +72,12 @@ class ResourceStore(Protocol):
 
     async def forget(self, user: str) -> None:
         """Remove this user from the `seen` of every feed entry: a later user of the same name is another person."""
-        ...
 
 
 # --- service calls
 
 
-class ListItems(ServiceCall, frozen=True):
+class ListItems(ServiceCall[Any], frozen=True):
     """-> tuple of the items that `accept` accepts, newest first"""
 
     kind: type[Resource]
@@ -90,7 +86,7 @@ class ListItems(ServiceCall, frozen=True):
     deleted: bool = False
 
 
-class ItemCall(ServiceCall, frozen=True):
+class ItemCall(ServiceCall[Any], frozen=True):
     """A call about one item."""
 
     kind: type[Resource]
@@ -101,7 +97,7 @@ class GetItem(ItemCall, frozen=True):
     """-> the item; NotFound, also for a deleted item"""
 
 
-class AddItem(ServiceCall, frozen=True):
+class AddItem(ServiceCall[Any], frozen=True):
     """-> the item as stored; TooMany, Stale if its name is taken, BadRequest for an invalid schedule"""
 
     item: Resource

@@ -31,23 +31,23 @@ class Destination(Resource, frozen=True, kw_only=True, rename="camel"):
     failed: str | None = None
 
 
-class AddTarget(ServiceCall, frozen=True):
+class AddTarget(ServiceCall["tuple[Destination, str]"], frozen=True):
     """-> (`Destination`, its secret, which is shown only once); TargetRefused"""
 
     target: Destination
 
 
-class TryTarget(ServiceCall, frozen=True):
+class TryTarget(ServiceCall[None], frozen=True):
     """-> None when the target accepted the test notice; TargetFailed"""
 
     id: str
 
 
-class PushKey(ServiceCall, frozen=True):
+class PushKey(ServiceCall[str], frozen=True):
     """-> str: the public key that a browser needs to subscribe"""
 
 
-class RedeemAnswerCode(ServiceCall, frozen=True):
+class RedeemAnswerCode(ServiceCall["AnswerOf"], frozen=True):
     """-> `AnswerOf`: the answer that a push message's code stands for; the code is used up. BadAnswerCode"""
 
     code: str

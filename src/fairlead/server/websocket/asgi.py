@@ -1,54 +1,28 @@
 """The ASGI side of our driver: one application call for one handshake, with its receive() and send().
 
 Accepts or rejects the connection and enforces ASGI's order of messages. The data of an accepted connection does not
-pass through ASGI: sockets, frames and endpoints belong to the driver, which this file sees only as an AsgiTransport.
+pass through ASGI: sockets, frames and endpoints belong to the driver.
 """
-
-from __future__ import annotations
 
 import asyncio
 import enum
 import logging
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from uvicorn.config import Config
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
 from fairlead.server.asgi import Application, Message, Scope
-from fairlead.server.websocket.connection import Connection, ConnectionOptions
-from fairlead.server.websocket.deflate import Deflate, negotiate
+from fairlead.server.websocket.deflate import negotiate
 from fairlead.server.websocket.errors import Misuse, PeerGone
 from fairlead.server.websocket.handshake import RequestHead, accept_response, refusal, refusal_head
 
+if TYPE_CHECKING:
+    from fairlead.server.websocket.protocol import WebSocketDriver
+
 logger = logging.getLogger("fairlead.server.websocket")
-
-
-class AsgiTransport(Connection, Protocol):
-    """The driver's interface for the handshake, in addition to the methods of an accepted connection."""
-
-    @property
-    def options(self) -> ConnectionOptions: ...
-
-    @property
-    def lost(self) -> bool:
-        """The socket is gone."""
-
-    @property
-    def code(self) -> int: ...
-
-    @property
-    def default_headers(self) -> list[tuple[bytes, bytes]]: ...
-
-    def accept(self, response: bytes, deflate: Deflate | None) -> None: ...
-
-    def write(self, data: bytes) -> None: ...
-
-    def finish(self) -> None:
-        """Close the socket when everything written has been sent."""
-
-    def abort(self) -> None: ...
 
 
 class HandshakePhase(enum.Enum):
@@ -84,7 +58,7 @@ class AsgiCall:
 
     __slots__ = ("_body_started", "_head", "_refusal", "_saw_connect", "_wire", "phase")
 
-    def __init__(self, wire: AsgiTransport, head: RequestHead) -> None:
+    def __init__(self, wire: "WebSocketDriver", head: RequestHead) -> None:
         self._wire = wire
         self._head = head
         self.phase = HandshakePhase.HANDSHAKE

@@ -3,27 +3,15 @@
 This file has only interfaces and limits.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
+from fairlead.model.web.sockets import SocketHandle
+from fairlead.server.shares import CredentialShare
 from fairlead.server.websocket.parser import DEFAULT_MAX_MESSAGE
 
 EXTENSION: Final = "fairlead.connection"
 """Key in scope["extensions"] of a connection of our own driver."""
-
-HIGH_WATER: Final = 64 * 1024
-LOW_WATER: Final = 16 * 1024
-"""asyncio's marks: above the high one a connection is congested, below the low one it has drained."""
-
-
-class ConnectionShare(Protocol):
-    """The limit of bytes that wait for one client, over all its connections."""
-
-    def note(self, holder: Any, size: int) -> None: ...
-    def forget(self, holder: Any) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +22,7 @@ class ConnectionOptions:
     """Bytes of one inbound message, inflated; more is answered with close code 1009."""
     max_write_buffer: int = 4 * 1024 * 1024
     """Bytes that may wait for a slow peer; the next send above that closes with 1013 (memory: this plus one send)."""
-    share: ConnectionShare | None = None
+    share: CredentialShare | None = None
     """Notified of bytes that wait for a slow peer; it may close the connection because of them."""
     compress: bool = False
     """Agree to permessage-deflate if the peer offers it."""
@@ -43,8 +31,11 @@ class ConnectionOptions:
 DEFAULT_OPTIONS: Final = ConnectionOptions()
 
 
-class Connection(Protocol):
-    """An accepted WebSocket. Every method returns at once; after the close they do nothing."""
+class Connection(SocketHandle, Protocol):
+    """An accepted WebSocket. Every method returns at once; after the close they do nothing.
+
+    `send` takes frames from `frames.py`, one or many joined, which go out unchanged in one write. After `pause`,
+    messages of the current socket read (at most 256 KiB) may still be delivered."""
 
     @property
     def peer(self) -> tuple[str, int] | None:
@@ -58,29 +49,11 @@ class Connection(Protocol):
     def reason(self) -> str:
         """The reason in the peer's close frame, if that was the first close frame."""
 
-    def send(self, frame: bytes) -> None:
-        """Send frames from `frames.py`, one or many joined, unchanged in one write."""
-
-    def send_text(self, payload: bytes) -> None:
-        """Send one text message; `payload` is UTF-8."""
-
     def send_compressed(self, payload: bytes, binary: bool = False) -> None:
         """Send one message, compressed if that was negotiated."""
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Start the closing handshake; a peer that does not answer in time is disconnected. 1005 sends no code."""
-
-    def write_buffer_size(self) -> int:
-        """Bytes passed to `send` that the operating system has not accepted yet."""
-
-    def probe(self, answered: Callable[[], None]) -> None:
-        """Send a ping, and call `answered` at its pong: the peer has then received everything sent before. It is never
-        called if the driver cannot see pongs."""
-
-    def pause_reading(self) -> None:
-        """Stop reading. Messages of the current socket read (at most 256 KiB) may still be delivered."""
-
-    def resume_reading(self) -> None: ...
 
 
 class Endpoint(Protocol):

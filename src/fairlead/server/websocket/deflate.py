@@ -4,8 +4,6 @@ Off unless an endpoint requests it: it costs 2.4 to 6 times the CPU of plain fra
 events. Without context takeover a connection keeps no window between messages. The parser does the inflating.
 """
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import dataclass
 from typing import Final
@@ -14,7 +12,8 @@ from websockets.exceptions import InvalidHeader, NegotiationError
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 from websockets.headers import build_extension, parse_extension
 
-from fairlead.server.websocket.frames import BINARY, FIN, RSV1, TEXT, build_frame
+from fairlead.model.formats.frames import build_frame
+from fairlead.server.websocket.frames import BINARY, FIN, RSV1, TEXT
 
 _NAME: Final = "permessage-deflate"
 _DEFLATE_TAIL_LENGTH: Final = 4

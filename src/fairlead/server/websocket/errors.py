@@ -1,26 +1,14 @@
-"""WebSocket errors, as one tree. Errors carry data; drivers turn them into responses.
-
-WebSocketError
-├── FrameError            the peer broke RFC 6455: `code` is the close code it gets
-│   ├── ProtocolViolation   1002
-│   ├── InvalidText         1007
-│   └── MessageTooBig       1009
-├── BadHandshake          the request head is not a WebSocket handshake: `status` and `headers` are the response
-├── PeerGone              an ASGI application sends to a peer that has left (an OSError, as ASGI requires)
-└── Misuse                our own code called things in the wrong order
-"""
-
-from __future__ import annotations
+"""WebSocket errors, as one tree. Errors carry data; drivers turn them into responses."""
 
 from typing import ClassVar
 
 
 class WebSocketError(Exception):
-    """Base of everything below."""
+    pass
 
 
 class FrameError(WebSocketError):
-    """The peer sent bytes that no conforming client sends."""
+    """The peer broke RFC 6455; `code` is the close code that it gets."""
 
     code: ClassVar[int]
 
@@ -46,6 +34,8 @@ class MessageTooBig(FrameError):
 
 
 class BadHandshake(WebSocketError):
+    """The request head is not a WebSocket handshake; `status` and `headers` are the response."""
+
     def __init__(self, status: int, reason: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         super().__init__(reason)
         self.status = status
@@ -54,10 +44,12 @@ class BadHandshake(WebSocketError):
 
 
 class PeerGone(WebSocketError, OSError):
+    """An ASGI application sends to a peer that has left. An OSError, as ASGI requires."""
+
     def __init__(self, code: int) -> None:
         super().__init__(f"the peer has left (close code {code}); stop sending")
         self.code = code
 
 
 class Misuse(WebSocketError, RuntimeError):
-    pass
+    """Our own code made calls in the wrong order."""

@@ -3,14 +3,10 @@
 A frame is built once and the same bytes go to every subscriber, so nothing here knows a connection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 
-from fairlead.model.formats.frames import binary_frame, build_frame, text_frame
-
-__all__ = ["binary_frame", "build_frame", "close_frame", "ping_frame", "pong_frame", "split_frames", "text_frame"]
+from fairlead.model.formats.frames import build_frame
 
 CONTINUATION: Final = 0x0
 TEXT: Final = 0x1

@@ -3,8 +3,6 @@
 Checks only that the request is a WebSocket handshake; the gate decides who may connect.
 """
 
-from __future__ import annotations
-
 import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Iterable

@@ -4,11 +4,11 @@ The interval is a wheel of slots and each tick serves one, so that thousands of 
 every second instead of a stall every half minute.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
+
+from fairlead.system.clock import Timer
 
 DEFAULT_INTERVAL: Final = 30.0
 """Seconds; the seeds ping every 30 s, and common proxies cut a silent connection after 60 s."""
@@ -18,11 +18,7 @@ _SLOT_SIZE: Final = 256
 """Number of connections added within one tick that share a slot before the next slot is used (a reconnect storm)."""
 
 
-class KeepaliveTimer(Protocol):
-    def cancel(self) -> None: ...
-
-
-Later = Callable[[float, Callable[[], None]], KeepaliveTimer]
+Later = Callable[[float, Callable[[], None]], Timer]
 
 
 class KeepaliveMember(Protocol):
@@ -30,7 +26,7 @@ class KeepaliveMember(Protocol):
         """Called once per interval: ping the peer, or close if nothing was received since the last call."""
 
 
-def _loop_later(delay: float, call: Callable[[], None]) -> KeepaliveTimer:
+def _loop_later(delay: float, call: Callable[[], None]) -> Timer:
     return asyncio.get_running_loop().call_later(delay, call)
 
 
@@ -45,7 +41,7 @@ class Keepalive:
         self._later = later
         self._slots: list[set[KeepaliveMember]] = [set() for _ in range(SLOTS)]
         self._turn = 0
-        self._timer: KeepaliveTimer | None = None
+        self._timer: Timer | None = None
 
     def add(self, member: KeepaliveMember) -> None:
         # The slot served last is due again the latest: after almost a whole interval.

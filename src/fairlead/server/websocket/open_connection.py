@@ -3,37 +3,27 @@
 The parser calls the endpoint directly, and the endpoint writes to the transport, without a queue or a task switch.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, Final
 
+from fairlead.model.formats.frames import binary_frame, build_frame, text_frame
+from fairlead.server.shares import CredentialShare
 from fairlead.server.websocket.connection import (
     DEFAULT_OPTIONS,
     Connection,
     ConnectionOptions,
-    ConnectionShare,
     Endpoint,
 )
 from fairlead.server.websocket.deflate import Deflate
 from fairlead.server.websocket.errors import FrameError, Misuse
-from fairlead.server.websocket.frames import (
-    ABNORMAL,
-    CLOSE,
-    FIN,
-    binary_frame,
-    build_frame,
-    close_frame,
-    ping_frame,
-    pong_frame,
-    text_frame,
-)
-from fairlead.server.websocket.keepalive import Keepalive, KeepaliveTimer
+from fairlead.server.websocket.frames import ABNORMAL, CLOSE, FIN, close_frame, ping_frame, pong_frame
+from fairlead.server.websocket.keepalive import Keepalive
 from fairlead.server.websocket.parser import Deliver, FrameParser
 from fairlead.server.websocket.probes import Probes
+from fairlead.system.clock import Timer
 
 logger = logging.getLogger("fairlead.server.websocket")
 
@@ -95,13 +85,13 @@ class OpenConnection(asyncio.Protocol):
         self._batch_end: Callable[[Connection], None] | None = None
         self._open = False
         self._max_write_buffer = 0
-        self._close_timer: KeepaliveTimer | None = None
+        self._close_timer: Timer | None = None
         self._congested = False
         self._reading_paused = False
         self._heard = True
         self._backlog = 0
         self._probes: Probes | None = None
-        self._share: ConnectionShare | None = None
+        self._share: CredentialShare | None = None
 
     def accept(self, response: bytes, deflate: Deflate | None) -> None:
         """Send the response to the handshake; from now on the connection is open."""
@@ -117,7 +107,7 @@ class OpenConnection(asyncio.Protocol):
             raise Misuse("a connection has one endpoint: call run() once")
         self._endpoint = endpoint
         self._batch_end = endpoint.on_batch_end
-        self.resume_reading()
+        self.resume()
         self._call_endpoint(endpoint.on_open)
         if self._open:
             self._start_parser(partial(endpoint.on_message, self))
@@ -132,7 +122,7 @@ class OpenConnection(asyncio.Protocol):
         if not self._open:
             return
         if self._congested and self._transport.get_write_buffer_size() > self._max_write_buffer:
-            logger.warning("slow consumer %s: %d bytes wait; closing", self.peer, self.write_buffer_size())
+            logger.warning("slow consumer %s: %d bytes wait; closing", self.peer, self.backlog())
             self.close(1013, "too slow: reconnect and resume")
             return
         self._transport.write(frame)
@@ -140,9 +130,6 @@ class OpenConnection(asyncio.Protocol):
             self._share.note(self, self._transport.get_write_buffer_size())
 
     # For a credential's share.
-
-    def waiting_bytes(self) -> int:
-        return self._transport.get_write_buffer_size()
 
     def too_slow(self) -> None:
         logger.warning("slow consumer %s: too much waits for its credential; closing", self.peer)
@@ -152,9 +139,6 @@ class OpenConnection(asyncio.Protocol):
         self._transport.abort()
 
     # For an endpoint and its application, continued.
-
-    def send_text(self, payload: bytes) -> None:
-        self.send(text_frame(payload))
 
     def send_compressed(self, payload: bytes, binary: bool = False) -> None:
         if self._deflate is not None:
@@ -168,11 +152,11 @@ class OpenConnection(asyncio.Protocol):
         self._transport.write(close_frame(code, reason))
         self._end(code)
         self._cut_after(self.close_timeout)
-        self.resume_reading()  # otherwise the peer's answer would stay unread
+        self.resume()  # otherwise the peer's answer would stay unread
         if self._parser is None:
             self._start_parser(ignore)
 
-    def write_buffer_size(self) -> int:
+    def backlog(self) -> int:
         return self._transport.get_write_buffer_size()
 
     def probe(self, answered: Callable[[], None]) -> None:
@@ -181,12 +165,12 @@ class OpenConnection(asyncio.Protocol):
                 self._probes = Probes()
             self._transport.write(ping_frame(self._probes.begin(answered)))
 
-    def pause_reading(self) -> None:
+    def pause(self) -> None:
         if self._open and not self._reading_paused:
             self._reading_paused = True
             self._transport.pause_reading()
 
-    def resume_reading(self) -> None:
+    def resume(self) -> None:
         if self._reading_paused and not self._transport.is_closing():
             self._reading_paused = False
             self._transport.resume_reading()
@@ -290,7 +274,7 @@ class OpenConnection(asyncio.Protocol):
         self._end(code)
         # Closing with unread bytes would reset the connection, and the peer would lose the close frame: close our
         # half, and read and drop input for a moment.
-        self.resume_reading()
+        self.resume()
         if self._transport.can_write_eof():
             self._transport.write_eof()
         self._cut_after(min(_LINGER, self.close_timeout))

@@ -1,10 +1,8 @@
-"""RFC 6455 frames, the receiving half: a sans-I/O parser of a client's bytes. Pure: no sockets, no loop.
+"""RFC 6455 frames, the receiving half: a sans-I/O parser of a client's bytes, without sockets and event loop.
 
 Speed comes first here: a complete small text message costs one pass, one unmasking and one call, and creates no object
 besides its payload. All rarer cases leave the loop through a method.
 """
-
-from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
@@ -181,7 +179,7 @@ class FrameParser:
         opcode = head & _OPCODE
         if opcode == CONTINUATION:
             if self._message is None:
-                raise ProtocolViolation("a continuation of no message")
+                raise ProtocolViolation("a continuation without a message")
         elif self._message is not None:
             raise ProtocolViolation("a new message inside a fragmented one")
         else:
@@ -205,7 +203,7 @@ class FrameParser:
             _check_utf8(data)
         self.deliver(data, self._text)
 
-    def _inflate(self, inflater: zlib._Decompress, payload: bytes) -> bytes:
+    def _inflate(self, inflater: "zlib._Decompress", payload: bytes) -> bytes:
         # Ask for one byte more than allowed, so that a decompression bomb is detected without being unpacked.
         try:
             data = inflater.decompress(payload, self._room + 1)
@@ -227,9 +225,9 @@ def _close_code(payload: bytes) -> int:
     if not payload:
         return NO_STATUS
     if len(payload) == 1:
-        raise ProtocolViolation("half a close code")
+        raise ProtocolViolation("a close code of one byte")
     _check_utf8(payload[2:])
     code = int.from_bytes(payload[:2], "big")
     if not is_sendable_close_code(code):
-        raise ProtocolViolation(f"{code} is no close code that may be sent")
+        raise ProtocolViolation(f"close code {code} may not be sent")
     return code

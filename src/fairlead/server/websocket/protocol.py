@@ -4,8 +4,6 @@ After the application accepted, `await connection.run(endpoint)` passes the sock
 uvicorn does not document the interface of such a class; the tests pin it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable
@@ -15,10 +13,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.utils import get_remote_addr
 from uvicorn.server import ServerState
 
-from fairlead.server.asgi import Application
+from fairlead.server.asgi import Application, Receive, Scope, Send
 from fairlead.server.websocket.asgi import AsgiCall, HandshakePhase, websocket_scope
-from fairlead.server.websocket.connection import EXTENSION, ConnectionOptions, Endpoint
+from fairlead.server.websocket.connection import DEFAULT_OPTIONS, EXTENSION, ConnectionOptions, Endpoint
 from fairlead.server.websocket.errors import BadHandshake, Misuse
+from fairlead.server.websocket.frames import ABNORMAL
 from fairlead.server.websocket.handshake import parse_head, refusal
 from fairlead.server.websocket.keepalive import Keepalive
 from fairlead.server.websocket.open_connection import DEFAULT_CLOSE_TIMEOUT, OpenConnection, ignore
@@ -79,7 +78,7 @@ class WebSocketDriver(OpenConnection):
         if leave is not None:
             leave()
 
-    # For the handshake: see asgi.AsgiTransport.
+    # For the handshake (asgi.AsgiCall).
 
     @property
     def default_headers(self) -> list[tuple[bytes, bytes]]:
@@ -139,7 +138,7 @@ class WebSocketDriver(OpenConnection):
         if len(self._early) <= MAX_EARLY_BYTES:
             return
         if self._open:
-            self.pause_reading()
+            self.pause()
         else:
             logger.warning("%s sent %d bytes before it was accepted; cut off", self.peer, len(self._early))
             self._early = b""
@@ -170,3 +169,22 @@ def driver_class(
     """Return the class for `uvicorn.Config(ws=...)`. Servers of one process share one keepalive."""
     settings = {"__slots__": (), "keepalive": keepalive or Keepalive(), "close_timeout": close_timeout}
     return type("ConfiguredWebSocketDriver", (WebSocketDriver,), settings)
+
+
+async def run_endpoint(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    endpoint: Endpoint,
+    *,
+    options: ConnectionOptions = DEFAULT_OPTIONS,
+    subprotocol: str | None = None,
+) -> int:
+    """Accept a connection and serve it; returns the close code. To reject, send ASGI's denial response instead."""
+    first = await receive()
+    if first["type"] != "websocket.connect":
+        return int(first.get("code", ABNORMAL))
+    connection: WebSocketDriver = scope["extensions"][EXTENSION]
+    connection.configure(options)
+    await send({"type": "websocket.accept", "subprotocol": subprotocol})
+    return await connection.run(endpoint)

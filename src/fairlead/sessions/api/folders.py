@@ -7,17 +7,17 @@ import msgspec
 from fairlead.model.web.requests import ServiceCall
 
 
-class ListTrusted(ServiceCall, frozen=True):
+class ListTrusted(ServiceCall["tuple[TrustedFolder, ...]"], frozen=True):
     """-> tuple of `TrustedFolder`"""
 
 
-class InspectFolder(ServiceCall, frozen=True):
+class InspectFolder(ServiceCall["FolderReport"], frozen=True):
     """-> `FolderReport`"""
 
     path: str
 
 
-class ListFolders(ServiceCall, frozen=True):
+class ListFolders(ServiceCall["FolderPage"], frozen=True):
     """-> `FolderPage`. Empty: the allowed roots themselves. OutsideRoots, NotFound"""
 
     path: str = ""
@@ -41,14 +41,14 @@ class FolderPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     more: bool = False
 
 
-class TrustFolder(ServiceCall, frozen=True):
+class TrustFolder(ServiceCall["TrustedFolder"], frozen=True):
     """-> `TrustedFolder`. `digest` is the report's: only the shown content is trusted; Stale if it has changed."""
 
     path: str
     digest: str
 
 
-class UntrustFolder(ServiceCall, frozen=True):
+class UntrustFolder(ServiceCall[bool], frozen=True):
     """-> bool: whether it was trusted."""
 
     path: str

@@ -11,14 +11,14 @@ SPACE: Final = "shown"
 """Document space of the read states; the key is the session."""
 
 
-class MarkRead(ServiceCall, frozen=True):
+class MarkRead(ServiceCall[None], frozen=True):
     """Record that `turns` turns of the session were shown to the caller; the number never decreases. -> None"""
 
     session: SessionId
     turns: int
 
 
-class GetReadState(ServiceCall, frozen=True):
+class GetReadState(ServiceCall["TurnsRead"], frozen=True):
     """-> `TurnsRead` of the caller"""
 
     sessions: tuple[SessionId, ...]

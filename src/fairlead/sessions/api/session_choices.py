@@ -28,17 +28,17 @@ class SessionChoices(msgspec.Struct, frozen=True):
     marks: dict[str, FolderMarks] = {}
 
 
-class ReadSessionChoices(ServiceCall, frozen=True):
+class ReadSessionChoices(ServiceCall["SessionChoices"], frozen=True):
     """-> `SessionChoices`"""
 
 
-class ListFolder(ServiceCall, frozen=True):
+class ListFolder(ServiceCall[str], frozen=True):
     """-> str: the added folder as it is listed, links followed. OutsideRoots, NotFound."""
 
     path: str
 
 
-class MarkFolder(ServiceCall, frozen=True):
+class MarkFolder(ServiceCall[None], frozen=True):
     """-> None. Replaces the calling user's marks of a folder."""
 
     path: str

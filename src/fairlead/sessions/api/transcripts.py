@@ -5,20 +5,20 @@ import msgspec
 from fairlead.model.web.requests import ServiceCall
 
 
-class ImportTranscript(ServiceCall, frozen=True):
+class ImportTranscript(ServiceCall["Imported"], frozen=True):
     """-> `Imported`. `session`: the id of a listed session. `path`: a file anywhere inside the homes or the roots."""
 
     session: str = ""
     path: str = ""
 
 
-class ArchiveTranscripts(ServiceCall, frozen=True):
+class ArchiveTranscripts(ServiceCall["ArchiveView"], frozen=True):
     """-> `ArchiveView`. `on`: copy sessions into our own store before the agent deletes them; None only reads."""
 
     on: bool | None = None
 
 
-class AnnounceSession(ServiceCall, frozen=True):
+class AnnounceSession(ServiceCall["Announced"], frozen=True):
     """-> `Announced`. Sent by an agent that a person started: its session and file, inside the agent's own homes."""
 
     session: str

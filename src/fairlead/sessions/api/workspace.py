@@ -22,13 +22,13 @@ class FileEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     children: "tuple[FileEntry, ...]" = ()
 
 
-class ReadTree(ServiceCall, frozen=True):
+class ReadTree(ServiceCall["tuple[FileEntry, ...]"], frozen=True):
     """-> tuple of `FileEntry`: the content of a folder and its subfolders, up to the limits."""
 
     folder: str
 
 
-class ReadFile(ServiceCall, frozen=True):
+class ReadFile(ServiceCall[bytes], frozen=True):
     """-> bytes of a plain file. `path` may be relative to the folder; it need not be inside it. TooLarge"""
 
     folder: str
@@ -47,7 +47,7 @@ class GitText(msgspec.Struct, frozen=True):
     cut: bool = False
 
 
-class ReadGit(ServiceCall, frozen=True):
+class ReadGit(ServiceCall["GitText | NotRepository"], frozen=True):
     """-> `GitText`, or `NotRepository`. Unavailable where git is not installed.
 
     `status`: in git's porcelain format 2, with the branch. `diff`: uncommitted changes of one file. `log`: the last

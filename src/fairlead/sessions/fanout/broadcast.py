@@ -6,6 +6,7 @@ broadcasts in the meantime are dropped for it. Implements `model.web.broadcast`.
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
@@ -13,11 +14,12 @@ from fairlead.model.gateway import Sink
 from fairlead.model.ids import SessionId
 from fairlead.model.scopes import require_scope
 from fairlead.model.store import Summary
-from fairlead.model.web.broadcast import Broadcast, JoinChannel, SessionListCodec
+from fairlead.model.web.broadcast import Broadcast, BroadcastChannel, JoinChannel, SessionListCodec
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.session_changes import SessionChangeNotice
 from fairlead.sessions.fanout.hub import BUFFER
 from fairlead.sessions.fanout.session_changes import ChangeListener, SessionChanges
+from fairlead.system.bounded import keep_newest
 from fairlead.system.tasks import TaskSet
 
 MAX_PENDING_SESSIONS = 256
@@ -38,14 +40,8 @@ class ChannelSubscriber:
         self._owed: dict[SessionId, bytes] = {}
 
     def changed(self, session: SessionId, frames: bytes) -> None:
-        self._owed.pop(session, None)
-        if self._owed or self._sink.backlog() > BUFFER:
-            self._owed[session] = frames
-            if len(self._owed) > MAX_PENDING_SESSIONS:
-                del self._owed[next(iter(self._owed))]
-            self.drained()
-        else:
-            self._sink.send(frames)
+        keep_newest(self._owed, session, frames, MAX_PENDING_SESSIONS)
+        self.drained()
 
     def broadcast(self, frames: bytes) -> None:
         if self._sink.backlog() <= BUFFER:
@@ -106,17 +102,6 @@ class Channel:
                     member.changed(notice.session, frames)
 
 
-class SessionChannel:
-    """A channel bound to the identity that joins it. Implements `model.web.broadcast.BroadcastChannel`."""
-
-    def __init__(self, channel: Channel, who: Identity) -> None:
-        self._channel = channel
-        self._who = who
-
-    def enter(self, sink: Sink) -> ChannelSubscriber:
-        return self._channel.enter(self._who, sink)
-
-
 class Broadcasts:
     """The channels, one per codec key, created on the first join."""
 
@@ -128,10 +113,10 @@ class Broadcasts:
     def handlers(self) -> ServiceHandlers:
         return {JoinChannel: self._enter, Broadcast: self._broadcast}
 
-    async def _enter(self, who: Identity, action: JoinChannel) -> SessionChannel:
+    async def _enter(self, who: Identity, action: JoinChannel) -> BroadcastChannel:
         require_scope(who, "view")
         channel = self._channels.setdefault(action.codec.key, Channel(action.codec, self._changes, self._read))
-        return SessionChannel(channel, who)
+        return partial(channel.enter, who)
 
     async def _broadcast(self, who: Identity, action: Broadcast) -> int:
         channel = self._channels.get(action.key)

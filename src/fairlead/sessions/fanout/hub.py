@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 from weakref import WeakKeyDictionary
 
@@ -167,7 +168,7 @@ class Hub:
         return not self._groups and not self._followers
 
     def add(self, watcher: "Subscription") -> None:
-        (self._of or self)._arrive(watcher.who.name)
+        (self._of or self)._count_present(watcher.who.name, 1)
         self._groups.setdefault(watcher.variant, set()).add(watcher)
 
     def remove(self, watcher: "Subscription") -> None:
@@ -177,58 +178,42 @@ class Hub:
         watchers.discard(watcher)
         if not watchers:
             del self._groups[watcher.variant]
-        (self._of or self)._depart(watcher.who.name)
+        (self._of or self)._count_present(watcher.who.name, -1)
 
-    def _arrive(self, name: str) -> None:
-        self._present[name] += 1
-        if self._present[name] == 1:
-            self.signal("presence", name, self.names)
-
-    def _depart(self, name: str) -> None:
-        self._present[name] -= 1
-        if not self._present[name]:
-            del self._present[name]
+    def _count_present(self, name: str, change: int) -> None:
+        before = self.names
+        self._present[name] += change
+        self._present = +self._present  # without the names that have no subscription any more
+        if self.names != before:
             self.signal("presence", name, self.names)
 
 
+@dataclass(eq=False, repr=False)
 class Subscription:
-    """One subscription; implements `model.gateway.SubscriptionHandle`. Its place is `position` and `context`."""
+    """One subscription; implements `model.gateway.SubscriptionHandle`. Its place is `position` and `context`.
 
-    def __init__(
-        self,
-        feed: Hub,
-        who: Identity,
-        variant: FrameEncoder,
-        sink: Sink,
-        *,
-        cursor: Cursor,
-        head: int,
-        log_id: str,
-        verdict: Literal["ok", "gap"],
-        buffer: int = BUFFER,
-        on_close: Callable[[], None] = lambda: None,
-        on_leave: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`on_leave` is called on close if the subscription was live: its client had been sent everything."""
-        self.feed = feed
-        self.who = who
-        self.variant = variant
-        self.sink = sink
-        self.position = cursor.seq
-        self.context = cursor.context
-        self.head = head
-        self.log_id = log_id
-        self.verdict = verdict
-        self.live = False
-        self._frame = cursor.frame
-        self._buffer = buffer
-        self._room = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._on_close = on_close
-        self._on_leave = on_leave
-        self._closed = False
-        self._met = False
-        self._read_entries = 0
+    `on_leave` is called on close if the subscription was live: its client had been sent everything."""
+
+    feed: Hub
+    who: Identity
+    variant: FrameEncoder
+    sink: Sink
+    since: Cursor
+    head: int
+    log_id: str
+    verdict: Literal["ok", "gap"]
+    buffer: int = BUFFER
+    on_close: Callable[[], None] = lambda: None
+    on_leave: Callable[[], None] = lambda: None
+    live: bool = False
+    _task: asyncio.Task[None] | None = None
+    _closed: bool = False
+    _met: bool = False
+    _read_entries: int = 0
+    _room: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.position, self.context, self._frame = self.since.seq, self.since.context, self.since.frame
 
     def start(self) -> None:
         if self.feed.failed is not None:
@@ -240,13 +225,13 @@ class Subscription:
 
     def close(self) -> None:
         if self.live:
-            self._on_leave()
+            self.on_leave()
         self.live = False
         self._closed = True
         if self._task is not None:
             self._task.cancel()
         self.feed.remove(self)
-        self._on_close()
+        self.on_close()
 
     @property
     def cursor(self) -> Cursor:
@@ -256,7 +241,7 @@ class Subscription:
         self._room.set()
 
     def push(self, data: bytes, last: int, context: Any) -> None:
-        if self.sink.backlog() + len(data) > self._buffer and self.sink.backlog() > 0:
+        if self.sink.backlog() + len(data) > self.buffer and self.sink.backlog() > 0:
             log.info("slow reader", extra={"session": self.feed.session, "seq": self.position, "who": self.who.name})
             self.catch_up()
             return
@@ -270,7 +255,7 @@ class Subscription:
         then receives the accumulated state."""
         if not data:
             return
-        if self.sink.backlog() + len(data) > self._buffer:
+        if self.sink.backlog() + len(data) > self.buffer:
             self.catch_up()
         else:
             self.sink.send(data)
@@ -278,7 +263,7 @@ class Subscription:
     def send_signal(self, frame: bytes) -> None:
         """Send a signal. It has no position among the entries, so a subscription that reads history gets it too; it is
         dropped for a slow one."""
-        if self.sink.backlog() <= self._buffer:
+        if self.sink.backlog() <= self.buffer:
             self.sink.send(frame)
 
     def fail(self, error: FairleadError) -> None:
@@ -333,7 +318,7 @@ class Subscription:
     async def _read_page(self, reading: CatchUpEncoder) -> bool:
         """Send one page from the log; true when the head is reached and the subscription is live or about to be."""
         self._room.clear()
-        if self.sink.backlog() > self._buffer // 2:
+        if self.sink.backlog() > self.buffer // 2:
             await self._room.wait()
         async with _turns():
             page = await self.feed.store.read(self.feed.session, self.position, PAGE_ENTRIES, PAGE_BYTES)

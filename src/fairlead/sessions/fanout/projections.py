@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 
 from fairlead.model.errors import Conflict, FairleadError, NotFound, Unavailable
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Entry, Page, ProjectionRow, ProjectionWrite, ReducerCheckpoint, RowReplacement, Store
+from fairlead.model.store import Entry, Page, ProjectionRow, ProjectionWrite, ReducerCheckpoint, Store
 from fairlead.model.views import ROW, NewRow, Projection, Reducer, ReplaceRow, Resumable, row_entry, transient_entry
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Hub
+from fairlead.system.tasks import TaskSet
 
 WAITING = 1 << 20
 """Bytes of entries that may wait to be reduced (as for a subscription); beyond this they are read from the log."""
@@ -48,7 +49,7 @@ class ProjectionFailed(FairleadError):
 
     def __init__(self, view: str, session: SessionId) -> None:
         super().__init__(
-            f"The view {view} cannot read session {session}: the gateway's log says why.", view=view, session=session
+            f"The view {view} cannot read session {session}: see the gateway's log.", view=view, session=session
         )
 
 
@@ -132,7 +133,6 @@ class Projector:
     # --- the task
 
     def _on_entries(self, entries: Sequence[Entry]) -> None:
-        """Receive the appended entries, in order."""
         if self._behind:
             return
         self._waiting.extend(entries)
@@ -222,7 +222,7 @@ class Projector:
 
     async def _project(self, entries: Sequence[Entry]) -> bool:
         """Reduce, store and publish the entries. False: the projector reloaded, so the entries after these are void."""
-        made: list[ProjectionRow | RowReplacement] = []
+        made: list[ProjectionRow | ReplaceRow] = []
         published: list[Entry] = []
         for entry in entries:
             new = entry.seq > self._stored
@@ -238,7 +238,7 @@ class Projector:
                     made.append(row)
                     published.append(row_entry(row))
                 elif isinstance(item, ReplaceRow):
-                    made.append(RowReplacement(item.key, item.data))
+                    made.append(item)
                 else:
                     published.append(transient_entry(self.head, entry.at, item.data))
             self.seq = entry.seq
@@ -258,7 +258,7 @@ class Projector:
             log.error("a view makes other rows than before: it needs a new name", extra=self._named)
             self.head = self._stored_head
 
-    async def _store(self, made: Sequence[ProjectionRow | RowReplacement], memory: ReducerCheckpoint | None) -> bool:
+    async def _store(self, made: Sequence[ProjectionRow | ReplaceRow], memory: ReducerCheckpoint | None) -> bool:
         """Store rows and checkpoint. False: another writer stored more rows, and this projector continues from them."""
         derived = ProjectionWrite(made=tuple(made), seq=self.seq, head=self.head, memory=memory)
         store, expected = self._services.store, self._stored
@@ -322,7 +322,7 @@ class Projections:
         self._feed = feed
         self._drop_feed = drop_feed
         self._projectors: dict[tuple[SessionId, str], Projector] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving = TaskSet()
 
     def get(self, session: SessionId, name: str) -> Projector:
         """Return the projector, started if need be. The caller has checked that the session has a log."""
@@ -342,9 +342,7 @@ class Projections:
         idle = sorted((one for one in self._projectors.values() if one.idle), key=lambda one: one.last_used)
         for projector in idle[: max(0, len(idle) - MOST_IDLE + 1)]:
             self._forget(projector)
-            task = asyncio.get_running_loop().create_task(projector.unload())
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            self._leaving.spawn(projector.unload())
 
     def _ended(self, projector: Projector) -> None:
         self._forget(projector)
@@ -370,4 +368,4 @@ class Projections:
                 await projector.stop()
 
     async def stop(self) -> None:
-        await asyncio.gather(*(projector.stop() for projector in tuple(self._projectors.values())), *self._leaving)
+        await asyncio.gather(*(projector.stop() for projector in self._projectors.values()), self._leaving.wait())

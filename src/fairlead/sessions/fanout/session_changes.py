@@ -17,6 +17,11 @@ _UPDATES = (
     *(ev.PermissionRequested, ev.QuestionAsked, ev.PlanProposed, ev.PermissionResolved, ev.PermissionCancelled),
 )
 """Events that change a session's entry in a list."""
+_CHANGES: tuple[tuple[tuple[type[ev.Event], ...], What], ...] = (
+    ((ev.AgentStarted,), "activated"),
+    ((ev.AgentExited,), "deactivated"),
+    (_UPDATES, "updated"),
+)
 
 
 class ChangeListener:
@@ -83,12 +88,4 @@ class SessionChanges:
 
 def changes_of(events: Sequence[ev.Event]) -> list[What]:
     """The kinds of change that a commit's events mean for lists, each once."""
-    found: dict[What, None] = {}
-    for event in events:
-        if isinstance(event, ev.AgentStarted):
-            found["activated"] = None
-        elif isinstance(event, ev.AgentExited):
-            found["deactivated"] = None
-        elif isinstance(event, _UPDATES):
-            found["updated"] = None
-    return list(found)
+    return list(dict.fromkeys(what for event in events for kinds, what in _CHANGES if isinstance(event, kinds)))

@@ -1,24 +1,31 @@
-"""The folders and modes that a client can offer: those of the settings, and folders that users have added."""
+"""The folders and modes that a client can offer: those of the settings, folders that users have added, and the folders
+inside the allowed roots, for a folder picker."""
 
+import asyncio
+import os
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from fairlead.model.auth import Identity
-from fairlead.model.errors import TooMany
+from fairlead.model.errors import NotFound, TooMany
 from fairlead.model.scopes import require_scope
 from fairlead.model.store import Documents
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.sessions.api import session_choices as api
+from fairlead.sessions.api.folders import Folder, FolderPage, ListFolders
 from fairlead.sessions.dependencies import PolicySettings
 from fairlead.sessions.permissions.policy.modes import ModePolicy
+from fairlead.sessions.permissions.policy.paths import inside_any
 
 SPACE: Final = "folders"
 MARKS: Final = "folders.marks"
 """Document space; the key is user and path, joined by NUL."""
 MOST_MARKS: Final = 1000
 """Folders that one user may mark."""
+MOST: Final = 1000
+"""Maximum number of folders in one answer: a user with more in one place can type the path."""
 
 
 class KnownFolders:
@@ -30,7 +37,12 @@ class KnownFolders:
         self._resolve = resolve
 
     def handlers(self) -> ServiceHandlers:
-        return {api.ReadSessionChoices: self._read, api.ListFolder: self._list, api.MarkFolder: self._mark}
+        return {
+            api.ReadSessionChoices: self._read,
+            api.ListFolder: self._list,
+            api.MarkFolder: self._mark,
+            ListFolders: self._browse,
+        }
 
     async def _read(self, who: Identity, action: api.ReadSessionChoices) -> api.SessionChoices:
         require_scope(who, "view")
@@ -68,3 +80,34 @@ class KnownFolders:
         folder = self._resolve(action.path)
         await self._documents.add(SPACE, folder, {"by": who.name})
         return folder
+
+    async def _browse(self, who: Identity, action: ListFolders) -> FolderPage:
+        if not action.path and len(self._policy.roots) > 1:
+            return FolderPage(path="", folders=tuple(Folder(name=root, path=root) for root in self._policy.roots))
+        return await asyncio.to_thread(self._inside, self._resolve(action.path))
+
+    def _inside(self, path: str) -> FolderPage:
+        try:
+            with os.scandir(path) as entries:
+                visible = (entry for entry in entries if not entry.name.startswith("."))
+                found = [self._folder(entry) for entry in visible if self._is_folder(entry)]
+        except OSError:
+            raise NotFound("folder", path) from None
+        found.sort(key=lambda folder: folder.name.casefold())
+        above = os.path.dirname(path)
+        parent = above if path != above and inside_any(above, self._policy.roots) else ""
+        return FolderPage(path=path, folders=tuple(found[:MOST]), parent=parent, more=len(found) > MOST)
+
+    def _is_folder(self, entry: "os.DirEntry[str]") -> bool:
+        """Whether the entry is a folder; a symbolic link counts if its target is a folder inside the roots."""
+        try:
+            return entry.is_dir() and (
+                not entry.is_symlink() or inside_any(os.path.realpath(entry.path), self._policy.roots)
+            )
+        except OSError:
+            return False
+
+    def _folder(self, entry: "os.DirEntry[str]") -> Folder:
+        # A name that is not UTF-8 is shown with replacement characters; picking it raises NotFound.
+        name, path = (os.fsencode(text).decode(errors="replace") for text in (entry.name, entry.path))
+        return Folder(name=name, path=path, repository=os.path.exists(os.path.join(entry.path, ".git")))

@@ -42,11 +42,7 @@ class WorkspaceReader:
     files."""
 
     def __init__(
-        self,
-        roots: Sequence[str],
-        resolve: Callable[[str], str],
-        closed: Sequence[str],
-        beginnings: Sequence[str] = (),
+        self, roots: Sequence[str], resolve: Callable[[str], str], closed: Sequence[str], beginnings: Sequence[str] = ()
     ) -> None:
         self._roots = tuple(os.path.realpath(root) for root in roots)
         self._resolve = resolve
@@ -142,7 +138,7 @@ class WorkspaceReader:
         if found is None:
             return NotRepository()
         if not await asyncio.to_thread(git.installed):
-            raise Unavailable("There is no git on this machine.")
+            raise Unavailable("git is not installed on this machine.")
         git_dir, top = found
         output = await git.run_readonly(git_dir, top, self._arguments(action, folder, top))
         return GitText(output.data, output.code == 0, output.cut)

@@ -10,6 +10,7 @@ from typing import Final
 
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
+from fairlead.system.bounded import keep_newest
 
 MOST: Final = 10_000
 
@@ -23,10 +24,7 @@ class RequestIndex:
         return self._sessions.get(request)
 
     def add(self, session: SessionId, request: str) -> None:
-        self._sessions.pop(request, None)
-        self._sessions[request] = session
-        while len(self._sessions) > self._most:
-            del self._sessions[next(iter(self._sessions))]
+        keep_newest(self._sessions, request, session, self._most)
 
     def on_commit(self, session: SessionId, events: Sequence[ev.Event]) -> None:
         for event in events:

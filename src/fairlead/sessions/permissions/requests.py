@@ -14,7 +14,7 @@ from fairlead.model import events as ev
 from fairlead.model.agents import Agent, PermissionRequest, ToolCheck
 from fairlead.model.commands import AnswerPermission, Reply
 from fairlead.model.errors import AgentNotRunning, FairleadError
-from fairlead.model.ids import CallId, RequestId, event_id
+from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import BadRule, Behavior, Verdict, format_rule, parse_mode, parse_rule
 from fairlead.sessions import decide
 from fairlead.sessions.commit import SessionCore
@@ -22,6 +22,7 @@ from fairlead.sessions.permissions.policy.call import PolicyContext, ToolCall
 from fairlead.sessions.permissions.policy.decide import decide as judge
 from fairlead.sessions.permissions.policy.remember import check_or_narrow, check_remembered
 from fairlead.sessions.permissions.policy.suggest import suggest
+from fairlead.system.bounded import keep_newest
 
 MOST_REQUESTED_RULES = 100
 """Rules of one kind that a client may add; each is evaluated for every call."""
@@ -71,9 +72,7 @@ class PermissionRequests:
     def _note_folder(self, call: ToolCheck) -> None:
         """Keep the folder of a call for the permission requests about it that may follow."""
         if call.folder.startswith("/") and call.folder != self.core.state.cwd:
-            self._folders[call.call] = call.folder
-            if len(self._folders) > MOST_FOLDERS:
-                del self._folders[next(iter(self._folders))]
+            keep_newest(self._folders, call.call, call.folder, MOST_FOLDERS)
 
     def suggest(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the rules that an "always allow" of this call would remember."""
@@ -104,54 +103,31 @@ class PermissionRequests:
         verdict = self.judge(call.tool, call.input, call.call)
         if verdict.behavior == Behavior.ASK or (verdict.behavior == Behavior.ALLOW and verdict.by == "default"):
             return verdict
-        core = self.core
-        async with core.lock:
-            transition = core.begin()
-            transition.add(
-                ev.PermissionResolved(
-                    id=event_id(call.call, "permission.resolved", "hook"),
-                    turn=core.state.turn,
-                    request=RequestId(f"hook:{call.call}"),
-                    call=call.call,
-                    tool=call.tool,
-                    behavior="allow" if verdict.behavior == Behavior.ALLOW else "deny",
-                    how=verdict.by,
-                    rule=verdict.rule or "",
-                    message=verdict.reason,
-                    input=call.input,
-                    asked=False,
-                )
-            )
-            await core.commit(transition, patient=True)
+        async with self.core.transaction() as transition:
+            transition.add(decide.resolve_by_policy(self.core.state, call, verdict, call.call))
         return verdict
 
     async def resolve_by_policy(self, ask: PermissionRequest) -> ev.PermissionResolved | None:
         """Resolve a request of the agent, if the policy can; the request is in the log already."""
         verdict = self.judge(ask.tool, ask.input, ask.call)
         core = self.core
-        async with core.lock:
+        async with core.transaction() as transition:
             pending = core.state.find_pending(ask.request)
             if pending is None or verdict.behavior == Behavior.ASK:
                 return None
             resolved = decide.resolve_by_policy(core.state, pending, verdict, core.services.new_uuid())
-            transition = core.begin()
             transition.add(resolved)
-            await core.commit(transition, patient=True)
         return resolved
 
     async def answer(self, command: AnswerPermission, by: str, agent: Agent | None, *, admin: bool) -> Reply:
         """Store a person's answer, then deliver it to the agent."""
         core = self.core
-        async with core.client_lock():
+        async with core.client_transaction() as transition:
             rules = check_remembered(command.remember, self.context(), admin=admin)
             command = msgspec.structs.replace(command, remember=rules)
             resolved = decide.answer(core.state, command, by, core.services.new_uuid(), self.judge)
-            transition = core.begin()
-            entry = transition.add(resolved)
-            reply = Reply(session=core.session, seq=entry.seq)
-            if command.key:
-                transition.save_reply(f"key:{command.key}", reply)
-            await core.commit(transition)
+            reply = Reply(session=core.session, seq=transition.add(resolved).seq)
+            transition.save_replies(command, reply)
         await self.deliver(agent, resolved)
         if resolved.remembered:
             await self._settle_by_rules(agent)
@@ -160,16 +136,13 @@ class PermissionRequests:
     async def _settle_by_rules(self, agent: Agent | None) -> None:
         """Evaluate every other pending request again: the rules that were just remembered may allow it."""
         core = self.core
-        async with core.lock:
-            transition = core.begin()
-            settled: list[ev.PermissionResolved] = []
+        settled: list[ev.PermissionResolved] = []
+        async with core.transaction() as transition:
             for pending in core.state.pending:
                 verdict = self.judge(pending.tool, pending.input, pending.call)
                 if verdict.behavior is Behavior.ALLOW and verdict.by == "rule":
                     settled.append(decide.resolve_by_policy(core.state, pending, verdict, core.services.new_uuid()))
                     transition.add(settled[-1])
-            if settled:
-                await core.commit(transition, patient=True)
         for resolved in settled:
             await self.deliver(agent, resolved)
 
@@ -179,17 +152,11 @@ class PermissionRequests:
             if agent is not None:
                 await agent.answer(resolved.request, decide.decision_of(resolved))
                 return
-        await self._cancel(resolved.request, "the agent ended before it received the answer")
+        async with self.core.transaction() as transition:
+            transition.cancel([resolved.request], "the agent ended before it received the answer")
 
     async def cancel(self, request: RequestId, reason: str) -> None:
         """Cancel a request, unless it is resolved already."""
-        await self._cancel(request, reason, pending=True)
-
-    async def _cancel(self, request: RequestId, reason: str, *, pending: bool = False) -> None:
-        core = self.core
-        async with core.lock:
-            if pending and core.state.find_pending(request) is None:
-                return
-            transition = core.begin()
-            transition.cancel([request], reason)
-            await core.commit(transition, patient=True)
+        async with self.core.transaction() as transition:
+            if self.core.state.find_pending(request) is not None:
+                transition.cancel([request], reason)

@@ -9,23 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlead.model import events as ev
-from fairlead.model.agents import (
-    Agent,
-    AgentKind,
-    AgentSink,
-    Exit,
-    Launch,
-    PermissionRequest,
-    ProcessInfo,
-    Record,
-    ToolCheck,
-)
+from fairlead.model.agents import Agent, AgentSink, Exit, Launch, PermissionRequest, ProcessInfo, Record, ToolCheck
 from fairlead.model.commands import Reply
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import RequestId, event_id
 from fairlead.model.policy import Verdict
-from fairlead.model.store import NewEntry
-from fairlead.sessions.commit import Commit, SessionCore
+from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.permissions.requests import PermissionRequests
 
 LOST = "gateway lost"
@@ -40,7 +29,6 @@ class AgentConnection(AgentSink):
     is called with the logged events of each batch, `_on_exit` when the exit is logged."""
 
     _core: SessionCore
-    _kind: AgentKind
     _asking: PermissionRequests
     _launch: Launch | None
     _cause: str
@@ -110,34 +98,20 @@ class AgentConnection(AgentSink):
         reason = self.stop_reason or (LOST if follows else _describe(exit))
         async with core.transaction() as transition:
             if self.cut_by is not None and core.interpreter.turn is not None:
-                log_interrupt(transition, core, self._kind, self.cut_by)
+                transition.interrupt(self.cut_by)
             transition.cancel([item.request for item in core.state.pending], "the agent has exited")
             transition.close_turn(reason, cause)
             if self._followed and self._has_records and not core.state.resumable:
                 # The gateway died before the agent sent its id; without it the next process would start from scratch.
                 resumed = event_id(cause, "session.resumed")
                 transition.add(ev.SessionResumed(id=resumed, agent_session=self._followed))
-            transition.add(
-                ev.AgentExited(
-                    id=event_id(cause, "agent.exited"),
-                    reason=reason,
-                    expected=bool(self.stop_reason) or follows,
-                    code=exit.code,
-                    signal=exit.signal,
-                    stderr=exit.stderr,
-                )
+            name, expected = event_id(cause, "agent.exited"), bool(self.stop_reason) or follows
+            exited = ev.AgentExited(
+                id=name, reason=reason, expected=expected, code=exit.code, signal=exit.signal, stderr=exit.stderr
             )
+            transition.add(exited)
             if self.child:
                 transition.save_reply(exit_key(self.child), Reply(session=core.session))
-
-
-def log_interrupt(transition: Commit, core: SessionCore, kind: AgentKind, by: str) -> NewEntry:
-    """Log a requested interrupt: the open turn will end as cancelled."""
-    cause = core.services.new_uuid()
-    marker = kind.interrupt_record(cause)
-    core.interpreter.step(marker)
-    asked = ev.InterruptRequested(id=event_id(cause, "interrupt.asked"), turn=core.interpreter.turn, by=by)
-    return transition.add(asked, marker.origin, marker.raw)
 
 
 def child_name(child: ProcessInfo) -> str:

@@ -7,6 +7,7 @@ from fairlead.model import events as ev
 from fairlead.model.errors import AgentFailed
 from fairlead.model.ids import MessageId
 from fairlead.sessions.commit import SessionCore
+from fairlead.system.bounded import keep_newest
 
 FAILED_KEPT = 64
 """Recent failures that are kept for callers that ask a moment later."""
@@ -15,7 +16,7 @@ FAILED_KEPT = 64
 class DeliveryWaiters:
     def __init__(self, core: SessionCore) -> None:
         self._core = core
-        self._waiting: dict[MessageId, list[asyncio.Future[None]]] = {}
+        self._waiting: dict[MessageId, asyncio.Event] = {}
         self._failed: dict[MessageId, ev.ErrorRaised] = {}
 
     def committed(self, events: Sequence[ev.Event]) -> None:
@@ -23,22 +24,14 @@ class DeliveryWaiters:
         failure = next((event for event in events if isinstance(event, ev.ErrorRaised)), None)
         for event in events:
             if isinstance(event, ev.MessageDequeued | ev.MessageCancelled):
-                self._left(event.message, failure)
+                if failure is not None:
+                    keep_newest(self._failed, event.message, failure, FAILED_KEPT)
+                if (waiting := self._waiting.pop(event.message, None)) is not None:
+                    waiting.set()
 
     async def wait(self, message: MessageId) -> None:
         if self._core.state.find_queued(message) is not None:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.setdefault(message, []).append(future)
-            await future
+            await self._waiting.setdefault(message, asyncio.Event()).wait()
         failure = self._failed.get(message)
         if failure is not None:
             raise AgentFailed(failure.message, **failure.data)
-
-    def _left(self, message: MessageId, failure: ev.ErrorRaised | None) -> None:
-        if failure is not None:
-            self._failed[message] = failure
-            if len(self._failed) > FAILED_KEPT:
-                del self._failed[next(iter(self._failed))]
-        for future in self._waiting.pop(message, ()):
-            if not future.done():
-                future.set_result(None)

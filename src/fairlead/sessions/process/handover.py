@@ -14,7 +14,6 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import Agent
 from fairlead.model.errors import AgentFailed, Busy, FairleadError, NotFound, Stale, Unavailable
-from fairlead.model.ids import event_id
 from fairlead.sessions import decide
 from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.process.supervisor import AgentSupervisor
@@ -104,7 +103,7 @@ class Handovers:
             found.append("a running turn")
         if state.pending:
             found.append(f"a request that waits for an answer ({', '.join(item.tool for item in state.pending)})")
-        if interpreter.background_tasks:
+        if interpreter.background_work:
             found.append(f"background work ({', '.join(interpreter.background_work)})")
         return tuple(found)
 
@@ -167,7 +166,9 @@ class Handovers:
             await supervisor.cancel_invitation()
             await supervisor.end_process(f"handed over to {wish.link}", cut_by=wish.by)
             try:
-                await self._relink(wish)
+                async with core.transaction() as transition:
+                    for changed in decide.link_changed(core.state, wish.link, wish.by, core.services.new_uuid()):
+                        transition.add(changed)
                 await supervisor.start_process()
             except FairleadError as error:
                 await self._fall_back(wish, before, error)
@@ -182,9 +183,9 @@ class Handovers:
         """Interrupt the agent and wait up to `CUT_OFF_S` for it to end its turn itself."""
         core = self._core
         async with core.transaction() as transition:
-            if core.interpreter.turn is None and not core.interpreter.background_tasks:
+            if core.interpreter.turn is None and not core.interpreter.background_work:
                 return
-            self._supervisor.log_interrupt(transition, by)
+            transition.interrupt(by)
 
         async def interrupted() -> None:
             await agent.interrupt()
@@ -195,32 +196,20 @@ class Handovers:
         with contextlib.suppress(TimeoutError, AgentFailed):
             await within(core.services.clock, CUT_OFF_S, interrupted())
 
-    async def _relink(self, wish: PendingHandover) -> None:
-        core = self._core
-        async with core.transaction() as transition:
-            changed = decide.link_changed(core.state, wish.link, wish.by, core.services.new_uuid())
-            if changed is not None:
-                transition.add(changed)
-
     async def _fall_back(self, wish: PendingHandover, before: cmd.Link, error: FairleadError) -> None:
         core = self._core
         logger.warning("hand-over failed", extra={"session": core.session, "link": wish.link, "error": error.message})
         async with core.transaction() as transition:
             cause = core.services.new_uuid()
-            transition.add(self._failure(cause, f"It could not be handed over to {wish.link}: {error.message}", error))
-            changed = decide.link_changed(core.state, before, wish.by, cause)
-            if changed is not None:
+            transition.fail(error, cause, f"It could not be handed over to {wish.link}: {error.message}")
+            for changed in decide.link_changed(core.state, before, wish.by, cause):
                 transition.add(changed)
             transition.add(decide.handover_settled(transition.state, "failed", wish.by, cause, error.message))
 
     async def _start_again(self) -> None:
-        core = self._core
         try:
             await self._supervisor.start_process()
         except FairleadError as error:
             # The next message tries again.
-            async with core.transaction() as transition:
-                transition.add(self._failure(core.services.new_uuid(), error.message, error))
-
-    def _failure(self, cause: str, message: str, error: FairleadError) -> ev.ErrorRaised:
-        return ev.ErrorRaised(id=event_id(cause, "error"), code=error.code, message=message, data=error.data)
+            async with self._core.transaction() as transition:
+                transition.fail(error, self._core.services.new_uuid())

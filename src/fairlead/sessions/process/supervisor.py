@@ -18,10 +18,9 @@ from fairlead.model.commands import Settings
 from fairlead.model.content import Content
 from fairlead.model.errors import AgentNotRunning, Busy, FairleadError
 from fairlead.model.ids import MessageId, event_id
-from fairlead.model.store import NewEntry
 from fairlead.sessions.commit import Commit
 from fairlead.sessions.permissions.requests import PermissionRequests
-from fairlead.sessions.process.connection import LOST, AgentConnection, child_name, exit_key, log_interrupt
+from fairlead.sessions.process.connection import LOST, AgentConnection, child_name, exit_key
 from fairlead.sessions.state import Queued
 
 logger = logging.getLogger("fairlead.agent")
@@ -77,7 +76,7 @@ class AgentSupervisor:
     @property
     def is_working(self) -> bool:
         interpreter = self.core.interpreter
-        return interpreter.turn is not None or interpreter.background_tasks > 0 or bool(self.core.state.pending)
+        return interpreter.turn is not None or bool(interpreter.background_work or self.core.state.pending)
 
     def schedule_next(self) -> None:
         """Start the next task: a pending task that is due, else the next queued message if the agent is free for it."""
@@ -135,14 +134,11 @@ class AgentSupervisor:
         """Send a message into the running turn; return the seq of the message."""
         agent = self.running()
         core = self.core
-        async with core.client_lock():
+        async with core.client_transaction(patient=True) as transition:
             record = self.kind.prompt(tuple(content), message, core.state.agent_session)
-            transition = core.begin()
             transition.record(record, by=by)
-            await core.commit(transition, patient=True)
-            seq = core.log.head
         await self._write(agent, record)
-        return seq
+        return transition.stage.seq
 
     async def _write(self, agent: Agent, record: Record) -> None:
         self.last_used = self.core.services.clock.monotonic()
@@ -158,10 +154,8 @@ class AgentSupervisor:
             if not core.state.queue or core.interpreter.busy:
                 return
             self._dequeue(transition, core.state.queue[0])
-            cause, turn = core.services.new_uuid(), core.interpreter.turn
-            name = event_id(cause, "error")
-            raised = ev.ErrorRaised(id=name, turn=turn, code=error.code, message=error.message, data=error.data)
-            transition.add(raised)
+            cause = core.services.new_uuid()
+            transition.fail(error, cause)
             transition.close_turn(error.message, cause)
 
     # --- start and stop --------------------------------------------------------------------------------
@@ -221,7 +215,7 @@ class AgentSupervisor:
 
     def _connect(self, launch: Launch | None, cause: str, followed: str = "") -> AgentConnection:
         callbacks = self._on_records, self.schedule_next
-        return AgentConnection(self.core, self.kind, self.asking, launch, cause, followed, *callbacks)
+        return AgentConnection(self.core, self.asking, launch, cause, followed, *callbacks)
 
     def _on_records(self, events: Sequence[ev.Event]) -> None:
         self.last_used = self.core.services.clock.monotonic()
@@ -320,9 +314,6 @@ class AgentSupervisor:
             self.schedule_next()
 
     # --- log entries ---------------------------------------------------------------------------------------
-
-    def log_interrupt(self, transition: Commit, by: str) -> NewEntry:
-        return log_interrupt(transition, self.core, self.kind, by)
 
     async def close_lost(self) -> None:
         """Close a turn that is open in the log although no process is left that could end it."""

@@ -10,10 +10,12 @@ from typing import Final
 
 import msgspec
 
+from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
 from fairlead.model.store import TRANSCRIPT, Batch, SessionFilter, Summary
-from fairlead.sessions.api.transcripts import ArchiveView
+from fairlead.model.web.requests import ServiceHandlers
+from fairlead.sessions.api.transcripts import ArchiveTranscripts, ArchiveView
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.paging import all_sessions
 from fairlead.sessions.transcripts.importer import TranscriptImporter
@@ -55,10 +57,15 @@ class TranscriptArchive:
         kept = await self._services.store.documents.get(CONSENT, ARCHIVE)
         return None if kept is None else bool(kept)
 
-    async def agree(self, on: bool) -> None:
-        await self._services.store.documents.put(CONSENT, ARCHIVE, on)
-        if on:
+    def handlers(self) -> ServiceHandlers:
+        return {ArchiveTranscripts: self._ask}
+
+    async def _ask(self, who: Identity, action: ArchiveTranscripts) -> ArchiveView:
+        if action.on is not None:
+            await self._services.store.documents.put(CONSENT, ARCHIVE, action.on)
+        if action.on:
             self._importer.tasks.spawn(self.round())
+        return await self.view()
 
     async def view(self) -> ArchiveView:
         state = await self._load()
@@ -86,14 +93,19 @@ class TranscriptArchive:
             size = state.sessions.get(session) or self._importer.listing.size_of(session)
             if not size:
                 continue  # its file was not read: it is gone, or will be read by the next round
-            if size <= room:
-                room -= size
-                if session in listed and await self._import(session):
-                    state.sessions[session] = size
-                    await self._save(state)
-            elif session in kept and await self._evict(summary):
-                del state.sessions[session]
-                evicted += 1
+            try:
+                if size <= room:
+                    room -= size
+                    if session in listed:
+                        await self._importer.import_session(session)
+                        state.sessions[session] = size
+                        await self._save(state)
+                elif session in kept:
+                    await self._evict(summary)
+                    del state.sessions[session]
+                    evicted += 1
+            except FairleadError as error:
+                logger.warning("cannot archive or evict a session", extra={"session": session, "error": error.message})
         await self._save(state)
         if evicted:
             logger.warning("archive is full", extra={"evicted": evicted, "limit": self._limit, "bytes": state.size})
@@ -119,26 +131,13 @@ class TranscriptArchive:
                 found.append(summary)
         return found
 
-    async def _import(self, session: SessionId) -> bool:
-        try:
-            await self._importer.import_session(session)
-        except FairleadError as error:
-            logger.warning("cannot archive a session", extra={"session": session, "error": error.message})
-            return False
-        return True
-
-    async def _evict(self, summary: Summary) -> bool:
+    async def _evict(self, summary: Summary) -> None:
         """Restore a session's state from before it was archived: listed if its file exists, else gone."""
         session, store = summary.session, self._services.store
-        try:
-            await self._importer.unload(session)
-            await store.erase(session)
-            if await self._importer.source.look(session) is not None:
-                lease, _, head = await store.claim(session)
-                again = msgspec.structs.replace(summary, state=TRANSCRIPT)
-                await store.append(lease, Batch(entries=(), summary=again), head)
-                await store.release(lease)
-        except FairleadError as error:
-            logger.warning("cannot evict a session", extra={"session": session, "error": error.message})
-            return False
-        return True
+        await self._importer.unload(session)
+        await store.erase(session)
+        if await self._importer.source.look(session) is not None:
+            lease, _, head = await store.claim(session)
+            again = msgspec.structs.replace(summary, state=TRANSCRIPT)
+            await store.append(lease, Batch(entries=(), summary=again), head)
+            await store.release(lease)

@@ -45,7 +45,6 @@ class LogFiller:
     _unfinished: set[SessionId] = field(default_factory=set)
 
     def lock(self, session: SessionId) -> asyncio.Lock:
-        """The lock of a session's reader."""
         return self._reading.setdefault(session, asyncio.Lock())
 
     def forget(self, session: SessionId) -> None:
@@ -83,10 +82,7 @@ class LogFiller:
         async with self.lock(session.core.session):
             await self.fill(session, reader)
 
-    def is_filling(self, session: SessionId) -> bool:
-        return session in self._filling
-
-    async def is_filled(self, session: SessionId, *, wait: bool) -> bool:
+    async def is_filled(self, session: SessionId, *, wait: bool = False) -> bool:
         filled = self._filling.get(session)
         if filled is not None and wait:
             await filled.wait()

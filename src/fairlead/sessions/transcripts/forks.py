@@ -17,12 +17,12 @@ from fairlead.model.store import TRANSCRIPT, Store, Summary
 from fairlead.model.transcripts import FoundTranscript, Shared, Transcripts
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.loading import is_copy
+from fairlead.sessions.paging import entries_after
 
 ROOTS: Final = "transcript-roots"
 """The document that names each session's first row; a session whose file is gone stays in it while it has a log."""
 MOST_COMPARED: Final = 8
 """How many sessions of a fork family are compared, the most recent first: the last fork shares most with the next."""
-PAGE: Final = 1000
 
 _OWN: Final = ("session.", "agent.", "message.", "handover.", "permission.", "mode.", "model.", "interrupt.", "rewound")
 """Kinds of events that belong to one session only; a fork does not repeat them."""
@@ -116,15 +116,10 @@ class ForkDetector:
 
 async def log_records(store: Store, session: SessionId) -> AsyncIterator[tuple[int, Record]]:
     """The records of a log, each with the last seq of its events, without the session's own kinds of events."""
-    after = end = 0
-    open_ = False
+    end, open_ = 0, False
     record: Record | None = None
-    while True:
-        try:
-            page = await store.read(session, after, PAGE)
-        except NotFound:
-            return
-        for entry in page.entries:
+    try:
+        async for entry in entries_after(store, session):
             copy = entry.kind == "record" and is_copy(ev.decode(entry.event))
             if entry.raw is not None and entry.origin and not copy and entry.kind != "interrupt.asked":
                 if record is not None:
@@ -134,8 +129,7 @@ async def log_records(store: Store, session: SessionId) -> AsyncIterator[tuple[i
                 end = entry.seq
             else:
                 open_ = False
-        if not page.entries:
-            break
-        after = page.entries[-1].seq
+    except NotFound:
+        return
     if record is not None:
         yield end, record

@@ -2,7 +2,8 @@
 and follows it while its file grows.
 
 Rule: nothing is copied until a user opens a session, imports it or agrees to the archive. A session whose agent runs
-here gets its events from the agent's wire, not from its file.
+here gets its events from the agent's wire, not from its file. Paths from the wire resolve inside the agent's homes (for
+an import also inside the roots) or are rejected.
 """
 
 import asyncio
@@ -11,12 +12,14 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from fairlead.model import events as ev
+from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound
-from fairlead.model.ids import SessionId, event_id
+from fairlead.model.ids import SessionId, event_id, session_id
 from fairlead.model.store import TRANSCRIPT, ForkPoint, SessionFilter
 from fairlead.model.transcripts import FoundTranscript, TranscriptPage, TranscriptProblem, Transcripts
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.sessions import loading
-from fairlead.sessions.api.transcripts import DamageView, Imported
+from fairlead.sessions.api.transcripts import Announced, AnnounceSession, DamageView, Imported, ImportTranscript
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.session import Session
@@ -179,16 +182,15 @@ class TranscriptImporter:
     ) -> Session:
         services, session, feed = self._services, found.session, self._registry.feed(found.session)
         await self.filler.mark_unfinished(session)
-        if branch is None:
-            parent = await self.forks.parent_of(found)
-            core = await loading.create(
-                services, feed, session, opened, resume=session, at=found.created, parent=parent, found=found.updated
-            )
-            begun, place = Session(core), b""
-        else:
-            point, place = ForkPoint(branch.holder, branch.shared.seq), branch.shared.place
-            core = await loading.branch(services, feed, session, opened, point, branch.parent or "", found.updated)
-            begun = Session(core)
+        parent = await self.forks.parent_of(found) if branch is None else branch.parent
+        point = None if branch is None else ForkPoint(branch.holder, branch.shared.seq)
+        at, last = found.created, found.updated
+        core = await loading.create(
+            services, feed, session, opened, resume=session, at=at, parent=parent, found=last, point=point
+        )
+        begun, place = Session(core), b""
+        if branch is not None:
+            place = branch.shared.place
             await self.filler.log(begun, TranscriptPage(records=branch.shared.between, place=place))
         await self.filler.start(begun, place, path, found.mark.size)
         return begun
@@ -198,17 +200,17 @@ class TranscriptImporter:
 
     # --- following ----------------------------------------------------------------------------------------
 
-    async def follow(self, session_id: SessionId) -> None:
+    async def follow(self, name: SessionId) -> None:
         """Update a session's log from its files, unless an agent of ours writes them."""
-        async with self.filler.lock(session_id):
-            session = await self._registry.get(session_id)
+        async with self.filler.lock(name):
+            session = await self._registry.get(name)
             supervisor = session.supervisor
-            if session.kind.name != self.source.agent or self.filler.is_filling(session_id):
+            if session.kind.name != self.source.agent or not await self.filler.is_filled(name):
                 return
             if supervisor.agent is not None or supervisor.following:
-                self._driven.add(session_id)
-                self.filler.forget(session_id)
-            if session_id in self._driven:
+                self._driven.add(name)
+                self.filler.forget(name)
+            if name in self._driven:
                 if supervisor.agent is not None:
                     await self._copy(session)
                 return
@@ -216,20 +218,20 @@ class TranscriptImporter:
                 await self.filler.catch_up(session)
             except NotFound:
                 # The file has moved or was deleted.
-                self.filler.forget(session_id)
-                if await self.source.look(SessionId(session.core.state.agent_session or session_id)) is None:
+                self.filler.forget(name)
+                if await self.source.look(SessionId(session.core.state.agent_session or name)) is None:
                     return
                 await self.filler.catch_up(session)
-            self.turn_timeouts.soon(session_id)
+            self.turn_timeouts.soon(name)
 
     def turn_ended(self, session: SessionId) -> None:
         """Mirror the transcript after a turn: the agent has written its rows, or is about to."""
         if not self._stopped:
             self.tasks.spawn(self._rested(session))
 
-    async def _rested(self, session_id: SessionId) -> None:
-        async with self.filler.lock(session_id):
-            session = self._registry.loaded(session_id)
+    async def _rested(self, name: SessionId) -> None:
+        async with self.filler.lock(name):
+            session = self._registry.loaded(name)
             if session is not None and session.supervisor.agent is not None and session.kind.name == self.source.agent:
                 await self._copy(session)
 
@@ -251,18 +253,43 @@ class TranscriptImporter:
         if not self._stopped:
             self.tasks.spawn(self._pass_over(session))
 
-    async def _pass_over(self, session_id: SessionId) -> None:
-        session = self._registry.loaded(session_id)
-        async with self.filler.lock(session_id):
-            self.filler.forget(session_id)
+    async def _pass_over(self, name: SessionId) -> None:
+        session = self._registry.loaded(name)
+        async with self.filler.lock(name):
+            self.filler.forget(name)
             try:
                 if session is not None and session.kind.name == self.source.agent:
                     await self._copy(session, ended=True)
             finally:
-                self.mirror.forget(session_id)
-                self._driven.discard(session_id)
+                self.mirror.forget(name)
+                self._driven.discard(name)
 
     # --- import -------------------------------------------------------------------------------------------------
+
+    def handlers(self) -> ServiceHandlers:
+        return {ImportTranscript: self.import_transcript, AnnounceSession: self.announced}
+
+    async def import_transcript(self, who: Identity, action: ImportTranscript) -> Imported:
+        if bool(action.session) == bool(action.path):
+            raise BadRequest("Name what to import: a session or the path of a file.")
+        if action.session:
+            return await self.import_session(session_id(action.session))
+        roots = self._services.policy.roots
+        path = self._services.policy.resolve_inside(action.path, (*roots, *self.source.folders))
+        return await self.import_session(None, path)
+
+    async def announced(self, who: Identity, action: AnnounceSession) -> Announced:
+        """Read an announced file now, before the watcher reports it, or where there is no watcher. The file must lie
+        inside the agent's homes."""
+        session, store = session_id(action.session), self._services.store
+        path = self._services.policy.resolve_inside(action.path, tuple(self.source.folders))
+        if path.rpartition("/")[2].partition(".")[0] != session:
+            raise BadRequest("The file is not that of the session.", session=session)
+        await self.changed(session)
+        # The agent may know one of our sessions by this id.
+        summary = await store.summary(await store.session_of(session) or session)
+        listed = summary is not None and not summary.deleted
+        return Announced(session=session if summary is None else summary.session, listed=listed)
 
     async def import_session(self, session: SessionId | None, path: str = "") -> Imported:
         """Import one session into its log to the last byte, including damaged lines. Repeating it adds new rows.

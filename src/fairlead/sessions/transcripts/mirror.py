@@ -22,7 +22,7 @@ from fairlead.model.transcripts import (
 )
 from fairlead.sessions.commit import Commit, SessionCore
 from fairlead.sessions.dependencies import CoreDependencies
-from fairlead.sessions.paging import entries_after
+from fairlead.sessions.paging import entries_after, entries_backwards
 
 logger = logging.getLogger("fairlead.transcripts")
 
@@ -31,7 +31,6 @@ PLACE = "transcript"
 DIFFERS = "transcript.differs"
 """Kind of the notice about a copy that differs from its wire record, and name of the checkpoint that records that the
 notice was emitted."""
-PAGE = 500
 _BEGINNINGS = ("session.forked", "session.resumed", "user.message")
 
 
@@ -99,20 +98,16 @@ class TranscriptMirror:
 
     async def _first_prompt(self, core: SessionCore) -> str:
         """Our first prompt in a session that continues another conversation; empty for a new conversation."""
-        first, resumed, before = "", False, None
-        while True:
-            page = await self._services.store.tail(core.session, before, PAGE, _BEGINNINGS)
-            for entry in reversed(page.entries):
-                event = ev.decode(entry.event)
-                if isinstance(event, ev.SessionForked):
-                    return first
-                if isinstance(event, ev.SessionResumed):
-                    resumed = True
-                elif isinstance(event, ev.UserMessage) and event.via == "prompt" and event.subagent is None:
-                    first, resumed = event.message, False
-            if not page.entries:
-                return first if resumed else ""
-            before = page.entries[0].seq
+        first, resumed = "", False
+        async for entry in entries_backwards(self._services.store, core.session, _BEGINNINGS):
+            event = ev.decode(entry.event)
+            if isinstance(event, ev.SessionForked):
+                return first
+            if isinstance(event, ev.SessionResumed):
+                resumed = True
+            elif isinstance(event, ev.UserMessage) and event.via == "prompt" and event.subagent is None:
+                first, resumed = event.message, False
+        return first if resumed else ""
 
     async def _listen(self, core: SessionCore, state: _MirrorState) -> None:
         """Pass the log's new records to the matcher."""

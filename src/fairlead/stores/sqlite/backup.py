@@ -60,8 +60,7 @@ def restore(source: Path, folder: Path, *, overwrite: bool = False, progress: Pr
         raise NotFound("backup", str(source))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     database = folder / DATABASE
-    lock = FolderLock(folder, SystemClock().now_ms())
-    try:
+    with closing(FolderLock(folder, SystemClock().now_ms())):
         if database.exists() and not overwrite:
             raise BadRequest(f"{database} exists: use --force to replace it.", folder=str(folder))
         part, files = folder / f"{DATABASE}.restoring", folder / f"{SPILL}.restoring"
@@ -87,8 +86,6 @@ def restore(source: Path, folder: Path, *, overwrite: bool = False, progress: Pr
         finally:
             part.unlink(missing_ok=True)
             shutil.rmtree(files, ignore_errors=True)
-    finally:
-        lock.release()
 
 
 def _copy(source: sqlite3.Connection, target: Path, progress: Progress | None) -> None:

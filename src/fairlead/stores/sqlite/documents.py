@@ -1,6 +1,5 @@
 """Small JSON values by namespace and key."""
 
-import sqlite3
 from typing import Any
 
 import msgspec
@@ -28,10 +27,8 @@ class SqliteDocuments:
         return await self._change("delete from documents where space = ? and key = ?", space, key)
 
     async def list(self, space: str) -> dict[str, Any]:
-        def read(db: sqlite3.Connection) -> Any:
-            return db.execute("select key, value from documents where space = ? order by key", (space,)).fetchall()
-
-        return {key: msgspec.json.decode(value) for key, value in await self._readers.do(read)}
+        rows = await self._readers.rows("select key, value from documents where space = ? order by key", space)
+        return {key: msgspec.json.decode(value) for key, value in rows}
 
     async def _change(self, statement: str, *values: str) -> bool:
         """Run a statement. Returns whether a row changed, which is True for exactly one of many callers, since one

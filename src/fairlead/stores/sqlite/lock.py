@@ -19,7 +19,7 @@ class LockHolder(msgspec.Struct, frozen=True):
 
 
 class FolderLock:
-    """Held from construction until `release`."""
+    """Held from construction until `close`."""
 
     def __init__(self, folder: Path, now_ms: int) -> None:
         file = folder / LOCK
@@ -33,7 +33,7 @@ class FolderLock:
         os.truncate(self._fd, 0)
         os.write(self._fd, msgspec.json.encode(LockHolder(os.getpid(), now_ms)))
 
-    def release(self) -> None:
+    def close(self) -> None:
         # The file stays: removing it would let two processes lock two files with the same name.
         os.close(self._fd)
 

@@ -43,7 +43,7 @@ def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: boo
         lock = None
         if alone:
             lock = FolderLock(folder, now_ms)
-            undo.callback(lock.release)
+            undo.callback(lock.close)
         writer = _open_writer(file, durability)
         undo.callback(writer.close)
         if alone:

@@ -10,16 +10,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from fairlead.model import store as port
 from fairlead.model.errors import Conflict, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.store import (
-    ProjectionRow,
-    ProjectionState,
-    ProjectionWrite,
-    ReducerCheckpoint,
-    RowPage,
-    RowReplacement,
-)
 from fairlead.stores.sqlite.append import CHUNKS, chunked, text
 from fairlead.stores.sqlite.read import NO_END
 
@@ -40,7 +33,7 @@ class Derive(msgspec.Struct, frozen=True):
 
     session: SessionId
     view: str
-    derived: ProjectionWrite
+    derived: port.ProjectionWrite
     expected: int
 
     @property
@@ -69,11 +62,11 @@ class Derive(msgspec.Struct, frozen=True):
             )
 
 
-def _write(db: sqlite3.Connection, fold: int, made: Sequence[ProjectionRow | RowReplacement]) -> None:
+def _write(db: sqlite3.Connection, fold: int, made: Sequence[port.ProjectionRow | port.ReplaceRow]) -> None:
     """Write rows and replacements in their order, consecutive rows in few statements."""
-    waiting: list[ProjectionRow] = []
+    waiting: list[port.ProjectionRow] = []
     for item in made:
-        if isinstance(item, ProjectionRow):
+        if isinstance(item, port.ProjectionRow):
             waiting.append(item)
         else:
             _insert(db, fold, waiting)
@@ -82,7 +75,7 @@ def _write(db: sqlite3.Connection, fold: int, made: Sequence[ProjectionRow | Row
     _insert(db, fold, waiting)
 
 
-def _insert(db: sqlite3.Connection, fold: int, rows: Sequence[ProjectionRow]) -> None:
+def _insert(db: sqlite3.Connection, fold: int, rows: Sequence[port.ProjectionRow]) -> None:
     for part in chunked(rows):
         taken = {""}
         if any(row.key for row in part):
@@ -95,41 +88,30 @@ def _insert(db: sqlite3.Connection, fold: int, rows: Sequence[ProjectionRow]) ->
         db.execute(_INSERTS[len(part)], values)
 
 
-def read_state(db: sqlite3.Connection, session: SessionId, view: str) -> ProjectionState:
+def read_state(db: sqlite3.Connection, session: SessionId, view: str) -> port.ProjectionState:
     log, _ = _log(db, session)
     row = db.execute(_MEMORY, (log, view)).fetchone()
     if row is None:
-        return ProjectionState()
+        return port.ProjectionState()
     seq, head, memory_seq, memory_head, memory = row
-    return ProjectionState(seq, head, None if memory is None else ReducerCheckpoint(memory_seq, memory_head, memory))
+    checkpoint = None if memory is None else port.ReducerCheckpoint(memory_seq, memory_head, memory)
+    return port.ProjectionState(seq, head, checkpoint)
 
 
-def page_forward(
-    db: sqlite3.Connection, session: SessionId, view: str, after: int, limit: int, max_bytes: int
-) -> RowPage:
-    return _page(db, session, view, _FORWARD, after, limit, max_bytes)
-
-
-def page_backward(
-    db: sqlite3.Connection, session: SessionId, view: str, before: int | None, limit: int, max_bytes: int
-) -> RowPage:
-    page = _page(db, session, view, _BACKWARD, NO_END if before is None else before, limit, max_bytes)
-    return msgspec.structs.replace(page, rows=page.rows[::-1])
-
-
-def _page(
-    db: sqlite3.Connection, session: SessionId, view: str, query: str, bound: int, limit: int, max_bytes: int
-) -> RowPage:
+def read_page(
+    db: sqlite3.Connection, session: SessionId, view: str, bound: int, limit: int, max_bytes: int, newest: bool = False
+) -> port.RowPage:
+    """Return the first rows after `bound`, or the `newest` rows before it, in the order of their ordinals."""
     log, log_id = _log(db, session)
     fold, seq, head = db.execute(_FOLD, (log, view)).fetchone() or (0, 0, 0)
-    rows: list[ProjectionRow] = []
+    rows: list[port.ProjectionRow] = []
     size = 0
-    for row in db.execute(query, (fold, bound, min(limit, NO_END))):
+    for row in db.execute(_BACKWARD if newest else _FORWARD, (fold, bound, min(limit, NO_END))):
         size += len(row[3])
         if rows and size > max_bytes:
             break
-        rows.append(ProjectionRow(*row))
-    return RowPage(tuple(rows), head, seq, log_id)
+        rows.append(port.ProjectionRow(*row))
+    return port.RowPage(tuple(reversed(rows) if newest else rows), head, seq, log_id)
 
 
 def row_of(db: sqlite3.Connection, session: SessionId, view: str, key: str) -> int | None:
@@ -158,10 +140,10 @@ def _log(db: sqlite3.Connection, session: SessionId) -> tuple[int, str]:
     return row[0], row[1]
 
 
-def _follows(head: int, derived: ProjectionWrite) -> bool:
+def _follows(head: int, derived: port.ProjectionWrite) -> bool:
     """Return whether the new rows' ordinals continue from `head` to the new head without a gap."""
     for made in derived.made:
-        if isinstance(made, ProjectionRow):
+        if isinstance(made, port.ProjectionRow):
             head += 1
             if made.ordinal != head:
                 return False

@@ -6,12 +6,14 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fairlead.model.errors import Unavailable
 from fairlead.stores.sqlite.errors import translating
 
 T = TypeVar("T")
+P = ParamSpec("P")
+Read = Callable[Concatenate[sqlite3.Connection, P], T]
 
 
 class Readers:
@@ -25,9 +27,9 @@ class Readers:
         self._threads = ThreadPoolExecutor(len(dbs), "fairlead-reader")
         self._closed = False
 
-    async def do(self, read: Callable[[sqlite3.Connection], T]) -> T:
+    async def do(self, read: Read[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `read` in a thread; all its queries see one snapshot of the database."""
-        return await self.outside(lambda: self._in_snapshot(read))
+        return await self.outside(lambda: self._in_snapshot(read, *args, **kwargs))
 
     async def row(self, query: str, *values: object) -> Any:
         """Return the first row of a query; None if it has no row."""
@@ -45,12 +47,15 @@ class Readers:
         while not self._idle.empty():
             self._idle.get_nowait().close()
 
-    def _in_snapshot(self, read: Callable[[sqlite3.Connection], T]) -> T:
+    async def rows(self, query: str, *values: object) -> list[Any]:
+        return await self.do(lambda db: db.execute(query, values).fetchall())
+
+    def _in_snapshot(self, read: Read[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         db = self._idle.get()
         try:
             with translating(self._file):
                 db.execute("begin")
-                return read(db)
+                return read(db, *args, **kwargs)
         finally:
             if db.in_transaction:
                 db.execute("rollback")

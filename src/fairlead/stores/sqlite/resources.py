@@ -11,6 +11,8 @@ from fairlead.notifications.api.resources import StoredResource
 from fairlead.stores.sqlite.readers import Readers
 from fairlead.stores.sqlite.writer import Writer
 
+FEED_KEPT = 10_000
+"""Number of entries that the feed keeps."""
 _decoder = msgspec.json.Decoder(FeedItem)
 
 
@@ -27,7 +29,6 @@ class SqliteResources:
         puts: Sequence[StoredResource] = (),
         removes: Sequence[tuple[str, str]] = (),
         items: Sequence[FeedItem] = (),
-        keep: int = 10_000,
         most: Mapping[str, int] | None = None,
     ) -> tuple[FeedEntry, ...]:
         texts = [msgspec.json.encode(one).decode() for one in items]
@@ -45,9 +46,10 @@ class SqliteResources:
                     " (select place from shelf where kind = ? order by place desc limit 1 offset ?)",
                     (kind, kind, number),
                 )
-            seqs = [_insert(db, at, text) for text in texts]
+            insert = "insert into feed (at, told) values (?, ?) returning seq"
+            seqs = [int(db.execute(insert, (at, text)).fetchone()[0]) for text in texts]
             if seqs:
-                db.execute("delete from feed where seq <= ?", (seqs[-1] - keep,))
+                db.execute("delete from feed where seq <= ?", (seqs[-1] - FEED_KEPT,))
             return tuple(FeedEntry(seq, at, one) for seq, one in zip(seqs, items, strict=True))
 
         entries: tuple[FeedEntry, ...] = await self._writer.do(change)
@@ -58,14 +60,9 @@ class SqliteResources:
         return None if row is None else str(row[0]).encode()
 
     async def scan(self, kind: str, before: int | None, limit: int) -> tuple[tuple[int, bytes], ...]:
-        def read(db: sqlite3.Connection) -> tuple[tuple[int, bytes], ...]:
-            found = db.execute(
-                "select place, data from shelf where kind = ? and place < ? order by place desc limit ?",
-                (kind, 2**62 if before is None else before, limit),
-            )
-            return tuple((place, data.encode()) for place, data in found)
-
-        return await self._readers.do(read)
+        query = "select place, data from shelf where kind = ? and place < ? order by place desc limit ?"
+        rows = await self._readers.rows(query, kind, 2**62 if before is None else before, limit)
+        return tuple((place, data.encode()) for place, data in rows)
 
     async def count(self, kind: str) -> int:
         return int((await self._readers.row("select count(*) from shelf where kind = ?", kind))[0])
@@ -77,9 +74,8 @@ class SqliteResources:
             (first,) = db.execute("select coalesce(min(seq), 1) from feed").fetchone()
             (head,) = db.execute("select coalesce(max(seq), 0) from feed").fetchone()
             rows = db.execute("select seq, at, told from feed where seq > ? order by seq limit ?", (after, limit))
-            return FeedPage(
-                feed, tuple(FeedEntry(seq, at, _decoder.decode(data)) for seq, at, data in rows), first, head
-            )
+            entries = tuple(FeedEntry(seq, at, _decoder.decode(data)) for seq, at, data in rows)
+            return FeedPage(feed, entries, first, head)
 
         return await self._readers.do(read)
 
@@ -93,8 +89,3 @@ class SqliteResources:
                     db.execute("update feed set told = ? where seq = ?", (msgspec.json.encode(left).decode(), seq))
 
         await self._writer.do(change)
-
-
-def _insert(db: sqlite3.Connection, at: int, data: str) -> int:
-    (seq,) = db.execute("insert into feed (at, told) values (?, ?) returning seq", (at, data)).fetchone()
-    return int(seq)

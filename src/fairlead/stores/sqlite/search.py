@@ -209,13 +209,7 @@ def _fits(db: sqlite3.Connection, kind: int, store_id: str) -> bool:
 
 
 def search(
-    db: sqlite3.Connection,
-    words: str,
-    limit: int,
-    session: SessionId | None,
-    seen_by: str | None = None,
-    *,
-    fts: bool,
+    db: sqlite3.Connection, words: str, limit: int, session: SessionId | None, seen_by: str | None = None, *, fts: bool
 ) -> Sequence[SearchHit]:
     """Find entries with every word; the last word may be a prefix. Ordered by rank, without FTS newest first."""
     wanted = storable(words).split()

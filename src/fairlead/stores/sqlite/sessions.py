@@ -64,30 +64,25 @@ def session_of(db: sqlite3.Connection, agent_session: str) -> SessionId | None:
 def list_sessions(db: sqlite3.Connection, wanted: SessionFilter, seen_by: str | None = None) -> SessionPage:
     """List sessions, newest first. The cursor is the sort key of the page's last row, not its number, so that new
     sessions shift nothing."""
-    conditions = ["deleted = 0"]
-    values: list[Any] = []
+    conditions: list[tuple[str, tuple[Any, ...]]] = [("deleted = 0", ())]
     if wanted.before:
-        conditions.append("(updated, session) < (?, ?)")
-        values += _place(wanted.before)
+        conditions.append(("(updated, session) < (?, ?)", _place(wanted.before)))
     if wanted.archived is not None:
-        conditions.append("archived = ?")
-        values.append(wanted.archived)
+        conditions.append(("archived = ?", (wanted.archived,)))
     if wanted.cwd:
-        conditions.append("cwd = ?")
-        values.append(wanted.cwd)
+        conditions.append(("cwd = ?", (wanted.cwd,)))
     if wanted.state:
-        conditions.append("state = ?")
-        values.append(wanted.state)
+        conditions.append(("state = ?", (wanted.state,)))
     if seen_by is not None:
-        conditions.append(VISIBLE_TO_USER)
-        values += [seen_by, seen_by]
+        conditions.append((VISIBLE_TO_USER, (seen_by, seen_by)))
     if not wanted.transcripts:
-        conditions.append(f"state <> '{TRANSCRIPT}'")
-    for word in storable(wanted.words).split():
-        conditions.append("instr(folded(title || char(10) || first_prompt), ?)")
-        values.append(word.casefold())
+        conditions.append((f"state <> '{TRANSCRIPT}'", ()))
+    words = [word.casefold() for word in storable(wanted.words).split()]
+    conditions += [("instr(folded(title || char(10) || first_prompt), ?)", (word,)) for word in words]
     limit = min(max(wanted.limit, 1), _LARGEST)
-    query = f"{_LIST} where {' and '.join(conditions)} order by updated desc, session desc limit ?"
+    where = " and ".join(condition for condition, _ in conditions)
+    values = [value for _, values in conditions for value in values]
+    query = f"{_LIST} where {where} order by updated desc, session desc limit ?"
     found = [_summary(row) for row in db.execute(query, (*values, limit + 1))]
     page = tuple(found[:limit])
     return SessionPage(page, _cursor(page[-1]) if len(found) > limit else "")

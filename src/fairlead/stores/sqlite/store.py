@@ -13,23 +13,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from fairlead.model import store as port
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
-from fairlead.model.store import (
-    Batch,
-    Checkpoint,
-    Documents,
-    ForkPoint,
-    Lease,
-    Page,
-    ProjectionState,
-    ProjectionWrite,
-    RowPage,
-    SearchHit,
-    SessionFilter,
-    SessionPage,
-    Summary,
-)
 from fairlead.model.usage_stats import UsageStats
 from fairlead.notifications.api.resources import ResourceStore
 from fairlead.stores.sqlite import erase as erasing
@@ -69,7 +55,7 @@ class SqliteStore:
         self._writer = Writer(opened.writer, self._file, lambda size: self._maintenance.on_write(size))
         self._maintenance = Maintenance(opened.maintenance, opened.index, self._file, self._writer.shrink)
         self._readers = Readers(opened.readers, self._file)
-        self.documents: Documents = SqliteDocuments(self._readers, self._writer)
+        self.documents: port.Documents = SqliteDocuments(self._readers, self._writer)
         self.resources: ResourceStore = SqliteResources(self._readers, self._writer)
         """Resources and their change feed; in this database, so that both are written in one transaction."""
         self._erasing = asyncio.Lock()
@@ -114,90 +100,91 @@ class SqliteStore:
         await self._maintenance.close()
         await self._writer.close()
         if self._lock is not None:
-            self._lock.release()
+            self._lock.close()
 
     # --- the log
 
-    async def append(self, lease: Lease, batch: Batch, expected_head: int) -> int:
+    async def append(self, lease: port.Lease, batch: port.Batch, expected_head: int) -> int:
         spilled = await self._spill_large(lease, batch)
         head: int = await self._writer.do(Append(lease, batch, expected_head, spilled))
         return head
 
-    async def read(self, session: SessionId, after: int, limit: int, max_bytes: int = 4 << 20) -> Page:
-        return await self._readers.do(
-            lambda db: reading.page_forward(db, self._spill, session, after, limit, max_bytes)
-        )
+    async def read(self, session: SessionId, after: int, limit: int, max_bytes: int = 4 << 20) -> port.Page:
+        return await self._readers.do(reading.page_forward, self._spill, session, after, limit, max_bytes)
 
-    async def tail(self, session: SessionId, before: int | None, limit: int, kinds: Sequence[str] = ()) -> Page:
-        return await self._readers.do(
-            lambda db: reading.page_backward(db, self._spill, session, before, limit, tuple(kinds))
-        )
+    async def tail(self, session: SessionId, before: int | None, limit: int, kinds: Sequence[str] = ()) -> port.Page:
+        return await self._readers.do(reading.page_backward, self._spill, session, before, limit, tuple(kinds))
 
     async def find(self, session: SessionId, key: str) -> bytes | None:
         query = f"select cast(reply as blob) from replies where {_OF_SESSION} and key = ?"
         row = await self._readers.row(query, session, key)
         return None if row is None else row[0]
 
-    async def checkpoint(self, session: SessionId, name: str) -> Checkpoint | None:
+    async def checkpoint(self, session: SessionId, name: str) -> port.Checkpoint | None:
         query = f"select name, seq, data from checkpoints where {_OF_SESSION} and name = ?"
         row = await self._readers.row(query, session, name)
-        return None if row is None else Checkpoint(*row)
+        return None if row is None else port.Checkpoint(*row)
 
     # --- projections
 
-    async def write_projection(self, session: SessionId, view: str, derived: ProjectionWrite, expected: int) -> None:
+    async def write_projection(
+        self, session: SessionId, view: str, derived: port.ProjectionWrite, expected: int
+    ) -> None:
         await self._writer.do(projections.Derive(session, view, derived, expected))
 
-    async def projection_state(self, session: SessionId, view: str) -> ProjectionState:
-        return await self._readers.do(lambda db: projections.read_state(db, session, view))
+    async def projection_state(self, session: SessionId, view: str) -> port.ProjectionState:
+        return await self._readers.do(projections.read_state, session, view)
 
-    async def rows(self, session: SessionId, view: str, after: int, limit: int, max_bytes: int = 4 << 20) -> RowPage:
-        return await self._readers.do(lambda db: projections.page_forward(db, session, view, after, limit, max_bytes))
+    async def rows(
+        self, session: SessionId, view: str, after: int, limit: int, max_bytes: int = 4 << 20
+    ) -> port.RowPage:
+        return await self._readers.do(projections.read_page, session, view, after, limit, max_bytes)
 
     async def rows_tail(
         self, session: SessionId, view: str, before: int | None, limit: int, max_bytes: int = 4 << 20
-    ) -> RowPage:
-        return await self._readers.do(lambda db: projections.page_backward(db, session, view, before, limit, max_bytes))
+    ) -> port.RowPage:
+        bound = reading.NO_END if before is None else before
+        return await self._readers.do(projections.read_page, session, view, bound, limit, max_bytes, newest=True)
 
     async def row_of(self, session: SessionId, view: str, key: str) -> int | None:
-        return await self._readers.do(lambda db: projections.row_of(db, session, view, key))
+        return await self._readers.do(projections.row_of, session, view, key)
 
     # --- ownership
 
-    async def claim(self, session: SessionId, fork: ForkPoint | None = None) -> tuple[Lease, str, int]:
+    async def claim(self, session: SessionId, fork: port.ForkPoint | None = None) -> tuple[port.Lease, str, int]:
         now = self._clock.now_ms()
-        claimed: tuple[Lease, str, int] = await self._writer.do(
+        claimed: tuple[port.Lease, str, int] = await self._writer.do(
             lambda db: owners.claim(db, session, self.node, now, fork), changes_logs=True
         )
         return claimed
 
-    async def release(self, lease: Lease) -> None:
+    async def release(self, lease: port.Lease) -> None:
         await self._writer.do(lambda db: owners.release(db, lease), changes_logs=True)
 
     # --- lists
 
-    async def sessions(self, wanted: SessionFilter, seen_by: str | None = None) -> SessionPage:
-        return await self._readers.do(lambda db: sessions.list_sessions(db, wanted, seen_by))
+    async def sessions(self, wanted: port.SessionFilter, seen_by: str | None = None) -> port.SessionPage:
+        return await self._readers.do(sessions.list_sessions, wanted, seen_by)
 
-    async def summary(self, session: SessionId) -> Summary | None:
-        return await self._readers.do(lambda db: sessions.get_summary(db, session))
+    async def summary(self, session: SessionId) -> port.Summary | None:
+        return await self._readers.do(sessions.get_summary, session)
 
-    async def list_found(self, found: Sequence[Summary], gone: Sequence[SessionId] = ()) -> None:
+    async def list_found(self, found: Sequence[port.Summary], gone: Sequence[SessionId] = ()) -> None:
         await self._writer.do(lambda db: sessions.list_found(db, found, gone))
 
     async def session_of(self, agent_session: str) -> SessionId | None:
-        return await self._readers.do(lambda db: sessions.session_of(db, agent_session))
+        return await self._readers.do(sessions.session_of, agent_session)
 
     async def search(
         self, words: str, limit: int = 20, session: SessionId | None = None, seen_by: str | None = None
-    ) -> Sequence[SearchHit]:
-        return await self._readers.do(lambda db: search.search(db, words, limit, session, seen_by, fts=self._fts))
+    ) -> Sequence[port.SearchHit]:
+        return await self._readers.do(search.search, words, limit, session, seen_by, fts=self._fts)
 
     async def wait_indexed(self) -> None:
         await self._maintenance.caught_up()
 
     async def usage_stats(self, since: int, until: int, offset: int = 0, seen_by: str | None = None) -> UsageStats:
-        return await self._readers.do(lambda db: usage_stats.read(db, since, until, offset, seen_by))
+        return await self._readers.do(usage_stats.read, since, until, offset, seen_by)
 
     async def erase(self, session: SessionId) -> None:
         await self._writer.do(lambda db: erasing.tombstone(db, session), changes_logs=True)
@@ -211,7 +198,7 @@ class SqliteStore:
             until = self._clock.now_ms() + milliseconds
             await self._writer.do(lambda db: owners.set_present(db, self.node, until))
 
-    async def _spill_large(self, lease: Lease, batch: Batch) -> dict[int, Spilled]:
+    async def _spill_large(self, lease: port.Lease, batch: port.Batch) -> dict[int, Spilled]:
         spilled: dict[int, Spilled] = {}
         for entry in batch.entries:
             if max(len(entry.event), len(entry.raw or b"")) > self._spill_above:
@@ -220,7 +207,7 @@ class SqliteStore:
                 spilled[entry.seq] = Spilled(event, raw)
         return spilled
 
-    async def _spill_part(self, lease: Lease, seq: int, data: bytes | None) -> str | None:
+    async def _spill_part(self, lease: port.Lease, seq: int, data: bytes | None) -> str | None:
         if data is None or len(data) <= self._spill_above:
             return None
         return await self._readers.outside(lambda: self._spill.write(lease, seq, data))

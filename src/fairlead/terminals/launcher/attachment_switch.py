@@ -138,7 +138,7 @@ class ProgramSwitch:
         except Exception as error:
             if not isinstance(error, FairleadError):
                 log.exception("attaching a client to a program failed")
-                error = FairleadError("The gateway failed: its log says why.")
+                error = FairleadError("The gateway failed: see its log.")
             self._entering = None
             self._leave()
             wire.send(self.codec.refused(error))

@@ -9,9 +9,10 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final
+from typing import Final
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -24,7 +25,7 @@ from fairlead.model.errors import AgentFailed, BadId, FairleadError, NotFound, R
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Documents
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.system.clock import Clock, within
 from fairlead.system.tasks import TaskSet
 from fairlead.terminals.api import OpenLauncher, Program, ProgramAttached, ProgramRequest, session_terminal
@@ -51,33 +52,23 @@ async def _no_request(exit: Exit) -> None:
     return None
 
 
+@dataclass(eq=False, repr=False)
 class ProgramLauncher:
-    """Handler of `OpenLauncher`. `folder` resolves a folder inside the roots, or raises."""
+    """Handler of `OpenLauncher`. `_folder` resolves a folder inside the roots, or raises."""
 
-    def __init__(
-        self,
-        terminals: TerminalRegistry,
-        shells: UserShells,
-        providers: Mapping[str, Provider],
-        gateway: Gateway,
-        documents: Documents,
-        clock: Clock,
-        folder: Callable[[str], str],
-    ) -> None:
-        self._terminals = terminals
-        self._shells = shells
-        self._settings = shells.settings
-        self._providers = providers
-        self._gateway = gateway
-        self._documents = documents
-        self._clock = clock
-        self._folder = folder
-        self._numbers = count(1)
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._sessions: dict[str, tuple[SessionId, PtySession]] = {}
-        self._tasks = TaskSet()
+    _terminals: TerminalRegistry
+    _shells: UserShells
+    _providers: Mapping[str, Provider]
+    _gateway: Gateway
+    _documents: Documents
+    _clock: Clock
+    _folder: Callable[[str], str]
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _sessions: dict[str, tuple[SessionId, PtySession]] = field(default_factory=dict)
+    _tasks: TaskSet = field(default_factory=TaskSet)
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {OpenLauncher: self.open}
 
     async def open(self, who: Identity, action: OpenLauncher) -> ProgramSwitch:
@@ -111,10 +102,7 @@ class ProgramLauncher:
 
     def _lock(self, name: str) -> asyncio.Lock:
         """The lock of a key, or of a session's terminal."""
-        lock = self._locks.get(name)
-        if lock is None:
-            lock = self._locks[name] = asyncio.Lock()
-        return lock
+        return self._locks.setdefault(name, asyncio.Lock())
 
     # --- a shell, or a configured program
 
@@ -127,7 +115,7 @@ class ProgramLauncher:
         if terminal is not None:
             return AttachTarget(terminal, _attached(folder, wanted, again=True), False, _no_request)
         program = self._described(who.user, name, folder, wanted)
-        begun = await asyncio.shield(self._tasks.spawn(self._started(name, program, wanted), awaited=True))
+        begun = await self._tasks.shield(self._started(name, program, wanted))
         resumed = wanted.session if resumes(self._providers, wanted) else ""
         at = self._clock.monotonic()
 
@@ -139,10 +127,10 @@ class ProgramLauncher:
         return AttachTarget(begun, _attached(folder, wanted, resumed=resumed, lost=lost), True, again)
 
     def _described(self, user: str, name: str, folder: str, wanted: ProgramRequest) -> Program:
-        argv = words(self._providers, wanted) if wanted.provider else (self._settings.program,)
+        settings = self._shells.settings
         return Program(
-            argv=argv,
-            env=self._settings.env,
+            argv=words(self._providers, wanted) if wanted.provider else (settings.program,),
+            env=settings.env,
             cwd=self._folder(folder),
             size=wanted.size,
             shell=True,
@@ -157,7 +145,7 @@ class ProgramLauncher:
             with contextlib.suppress(TimeoutError):
                 await within(self._clock, PROMPT_SECONDS, terminal.changed(1))
             with contextlib.suppress(AgentFailed):
-                await terminal.write(command_keys(self._settings.program, wanted.command))
+                await terminal.write(command_keys(self._shells.settings.program, wanted.command))
         return terminal
 
     # --- one of the gateway's sessions
@@ -181,7 +169,7 @@ class ProgramLauncher:
         session = SessionId(str(uuid.uuid4()))
         await self._gateway.command(who, cmd.Create(session=session, cwd=real, agent=AGENT))
         try:
-            terminal, _ = await self._moved(who, name, session, "stdio")
+            terminal, _ = await self._tasks.shield(self._move(who, name, session, "stdio"))
         except FairleadError:
             with contextlib.suppress(FairleadError):
                 await self._gateway.command(who, cmd.Delete(session=session))
@@ -199,7 +187,7 @@ class ProgramLauncher:
             # Not while its link is being restored.
             view = await self._gateway.ask(who, q.GetSession(session=session))
             back = await self._documents.get(LINKS, session) or msgspec.convert(view.settings, cmd.Settings).link
-        terminal, moving = await self._moved(who, name, session, back)
+        terminal, moving = await self._tasks.shield(self._move(who, name, session, back))
 
         async def start_new(exit: Exit) -> tuple[ProgramRequest, str] | None:
             """Start a new conversation if the handover failed, because the program ended before it was ready."""
@@ -214,16 +202,11 @@ class ProgramLauncher:
         attached = _attached(cwd, wanted, again=there is terminal, resumed=conversation)
         return AttachTarget(terminal, attached, False, start_new)
 
-    async def _moved(
+    async def _move(
         self, who: Identity, name: str, session: SessionId, back: cmd.Link
     ) -> tuple[PtySession, "asyncio.Task[cmd.Reply]"]:
         """The session's terminal, as soon as it is open: the agent's questions at its start are answered there. Raises
-        Busy while a turn runs. A caller that leaves does not cancel it. `back`: the link to restore afterwards."""
-        return await asyncio.shield(self._tasks.spawn(self._found(who, name, session, back), awaited=True))
-
-    async def _found(
-        self, who: Identity, name: str, session: SessionId, back: cmd.Link
-    ) -> tuple[PtySession, "asyncio.Task[cmd.Reply]"]:
+        Busy while a turn runs. `back`: the link to restore afterwards."""
         place = session_terminal(session)
         async with self._lock(place):
             terminal = self._shells.find(place)
@@ -269,7 +252,9 @@ class ProgramLauncher:
             except NotFound:
                 pass  # the session was deleted
             except FairleadError as error:
-                log.warning("a session stays with the terminal", extra={"session": session, "error": error.message})
+                log.warning(
+                    "the link of a session was not restored", extra={"session": session, "error": error.message}
+                )
                 return
             await self._documents.delete(LINKS, session)
 

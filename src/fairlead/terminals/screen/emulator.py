@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from fairlead.terminals.screen.combining import CombiningFilter
 from fairlead.terminals.screen.device_queries import answer, is_query
 from fairlead.terminals.screen.ghostty import PLAIN, Vt
-from fairlead.terminals.screen.modes import ORIGIN, PASTE, WRAP
+from fairlead.terminals.screen.modes import ORIGIN, WRAP
 from fairlead.terminals.screen.snapshot import PLAIN_STYLE, cursor, place, region, switch
 from fairlead.terminals.screen.tokenizer import Token, Tokenizer, TokenKind, has_text, last_character
 
@@ -60,11 +60,6 @@ class Emulator:
     def alternate(self) -> bool:
         """Whether the program uses the alternate screen."""
         return self.vt.number("ACTIVE_SCREEN") == 1
-
-    @property
-    def pasting(self) -> bool:
-        """Whether the program asked for bracketed paste."""
-        return self.vt.mode(PASTE)
 
     def lines(self) -> tuple[str, ...]:
         text = self.vt.format(PLAIN, 0, self.rows - 1).decode("utf-8", "replace")

@@ -162,7 +162,7 @@ class EmulatorFault(FairleadError):
 
     def __init__(self, what: str, code: int) -> None:
         super().__init__(
-            f"The terminal emulator failed ({what}: {code}). If it goes on, install the pinned dependencies."
+            f"The terminal emulator failed ({what}: {code}). If it happens again, install the pinned dependencies."
         )
 
 

@@ -58,11 +58,7 @@ def _newest(history: tuple[bytes, ...], most: int) -> Iterable[bytes]:
 
 
 def _modes(seen: ScreenSnapshot) -> list[bytes]:
-    parts = []
-    if seen.insert:
-        parts.append(b"\x1b[%dh" % INSERT)
-    if seen.newline:
-        parts.append(b"\x1b[%dh" % NEWLINE)
+    parts = [b"\x1b[%dh" % mode for mode, on in ((INSERT, seen.insert), (NEWLINE, seen.newline)) if on]
     if seen.keypad:
         parts.append(b"\x1b=")
     if seen.shape:

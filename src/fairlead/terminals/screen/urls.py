@@ -212,14 +212,11 @@ class UrlFinder:
                 self._held = None
         self._gap(column, found)
         self._begin_line()
-        if self._held is None and self._place > self._busy_until and self._place - self._asked_last > NEAR:
+        asked_last = self._asked[-1] if self._asked else 0
+        if self._held is None and self._place > self._busy_until and self._place - asked_last > NEAR:
             # From here on, no URL found so far can change.
             self._look_back(found)
             self._awake = False
-
-    @property
-    def _asked_last(self) -> int:
-        return self._asked[-1] if self._asked else 0
 
     def _word_ends(self, found: list[FoundUrl]) -> None:
         if not self._word:

@@ -8,7 +8,6 @@ message never arrived here, there is a gap. A permission request made while the 
 import asyncio
 import logging
 import uuid
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
@@ -16,10 +15,11 @@ from typing import Final
 import msgspec
 
 from fairlead.agents.claude.base_driver import Deliver
+from fairlead.agents.claude.interpreter.state import SeenSet
 from fairlead.agents.claude.transcripts.recovery import BLOCK, place_after, whole_rows
 from fairlead.agents.claude.versions import Version, abilities
+from fairlead.agents.claude.wire.control import keep_alive_line
 from fairlead.agents.claude.wire.decode import decode
-from fairlead.agents.claude.wire.encode import keep_alive_line
 from fairlead.agents.claude.wire.framing import LineSplitter
 from fairlead.agents.claude.wire.markers import ConnectionMarker, encode_marker
 from fairlead.agents.claude.wire.records import UserRecord
@@ -32,7 +32,7 @@ from fairlead.system.pipes import Take
 logger = logging.getLogger("fairlead.agents.claude")
 
 REMEMBERED: Final = 4096
-"""How many message ids are remembered: several times the 1000 messages that the CLI buffers for resending."""
+"""How many message ids are remembered at least: several times the 1000 messages that the CLI buffers for resending."""
 SETTLING_SECONDS: Final = 3.0
 """After a reconnect the CLI resends its buffered messages at once. A message still missing after this time is lost."""
 
@@ -58,7 +58,7 @@ class Deduplicator:
     """Passes every message once. Pure."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen = SeenSet()
 
     def name(self, line: bytes) -> str:
         """Return the message's uuid, or the id of a control request; empty for a message without an id: always new."""
@@ -78,9 +78,7 @@ class Deduplicator:
         """Return whether the name is new, and remember it."""
         if name in self._seen:
             return False
-        self._seen[name] = None
-        if len(self._seen) > REMEMBERED:
-            self._seen.popitem(last=False)
+        self._seen.add(name, REMEMBERED)
         return True
 
 
@@ -176,10 +174,7 @@ class ClaudeDialIn:
         await self._clock.sleep(SETTLING_SECONDS)
         if self._missing:
             over = not await self._fill_missing()
-        marker = ConnectionMarker(
-            cause=str(uuid.uuid4()), over=over and self._received == 0, back=True, asked=self.open_calls()
-        )
-        await self._emit(marker)
+        await self._emit(ConnectionMarker(over=over and self._received == 0, back=True, asked=self.open_calls()))
 
     async def _calm(self) -> None:
         task, self._settling = self._settling, None
@@ -192,7 +187,7 @@ class ClaudeDialIn:
 
         Return whether the missing message is among them."""
         missing, self._missing = self._missing.encode(), ""
-        await self._emit(ConnectionMarker(cause=str(uuid.uuid4()), gap=True))
+        await self._emit(ConnectionMarker(gap=True))
         found, count = False, 0
         async for batch in self._rows():
             found = found or any(missing in record.raw for record in batch)
@@ -211,7 +206,8 @@ class ClaudeDialIn:
                 yield batch
 
     async def _emit(self, marker: ConnectionMarker) -> None:
-        await self.deliver([Record(encode_marker(marker), "gateway")])
+        named = msgspec.structs.replace(marker, cause=str(uuid.uuid4()))
+        await self.deliver([Record(encode_marker(named), "gateway")])
 
 
 def _read(path: Path, offset: int) -> bytes:

@@ -26,7 +26,7 @@ LARGEST: Final = RECORD_LIMIT + (1 << 20)
 """The largest record, plus its envelope."""
 
 
-class AcceptPost(ServiceCall, frozen=True):
+class AcceptPost(ServiceCall[None], frozen=True):
     """-> None. The messages that an agent posted, in order."""
 
     session: SessionId
@@ -84,7 +84,7 @@ class DialInRoutes:
             ),
         )
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall[Any]], Callable[[Identity, Any], Awaitable[Any]]]:
         return {AcceptPost: self._accept_post}
 
     async def _accept_post(self, who: Identity, action: AcceptPost) -> None:

@@ -23,7 +23,7 @@ from fairlead.agents.claude.interpreter.state import (
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.transcripts.identity import SYNTHETIC
 from fairlead.agents.claude.versions import abilities, parse_version
-from fairlead.agents.claude.wire.records import AssistantRecord, StreamRecord, as_text
+from fairlead.agents.claude.wire.records import AssistantRecord, StreamRecord, as_dicts, as_text
 from fairlead.model.events import Delta, InputDelta, Text, TextDelta, Thinking, ThinkingDelta
 from fairlead.model.ids import CallId, MessageId, event_id
 
@@ -42,7 +42,7 @@ def as_blocks(content: Any) -> list[dict[str, Any]]:
     """A message's content as blocks; a plain string becomes a text block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return as_dicts(content)
 
 
 def assistant(step: Step, record: AssistantRecord, thread: str) -> None:

@@ -66,9 +66,8 @@ def release_all(step: Step) -> None:
         chain = _chain(step, key)
         rows = [record.source for link in chain for record in state.held[link]]
         data = {"parent": key.removeprefix(AGENT_KEY), "records": len(rows)}
-        step.emit(
-            Notice, part=key, kind="unresolved", text="The next messages are from an unknown subagent.", data=data
-        )
+        text = "The next messages are from an unknown subagent."
+        step.emit(Notice, part=key, kind="unresolved", text=text, data=data)
         first = len(step.events)
         for link in chain:
             replay(step, link, "")

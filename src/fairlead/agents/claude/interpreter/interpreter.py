@@ -6,7 +6,8 @@ subagents that make them), `system` (the other records), `turns` (the table of t
 """
 
 import hashlib
-from typing import assert_never
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -29,11 +30,12 @@ from fairlead.agents.claude.wire import records as wire
 from fairlead.agents.claude.wire.decode import decode, decode_row
 from fairlead.agents.claude.wire.records import AssistantRecord, StreamRecord, UserRecord, WireRecord
 from fairlead.model.agents import Interpretation, Record
-from fairlead.model.events import Compaction, Delta, Event, ModeChanged, Notice, RateLimit, RecordStored
+from fairlead.model.events import Compaction, Delta, Event, ModeChanged, RateLimit, RecordStored
 from fairlead.model.ids import SessionId, TurnId
 from fairlead.model.store import Origin
 
 _Conversation = UserRecord | AssistantRecord | StreamRecord
+R = TypeVar("R")
 
 
 class ClaudeInterpreter:
@@ -55,9 +57,13 @@ class ClaudeInterpreter:
         if record.origin == "gateway":
             self._ours(step, message, seen)
         elif not seen:
-            self._interpret(step, message)
+            if isinstance(message, markers.Marker):
+                # Only the gateway makes these; from the agent it is an unknown type.
+                step.store_record("fairlead", known=False)
+            elif (handle := HANDLERS.get(type(message))) is not None:
+                handle(step, message)
             if record.origin == "transcript" and isinstance(message, wire.BaseRecord):
-                self._between(step, message)
+                _between(step, message)
             terminal_prompts.end_if_stopped(step)
         elif isinstance(message, AssistantRecord) and not message.parent_call and not message.in_sidechain:
             # The transcript's copy of a wire record has the true stop reason.
@@ -123,10 +129,6 @@ class ClaudeInterpreter:
         return self._state.phase not in (TurnPhase.IDLE, TurnPhase.BACKGROUND)
 
     @property
-    def background_tasks(self) -> int:
-        return sum(task.background for task in self._state.tasks.values())
-
-    @property
     def background_work(self) -> tuple[str, ...]:
         return tuple(task.about or name for name, task in self._state.tasks.items() if task.background)
 
@@ -140,7 +142,7 @@ class ClaudeInterpreter:
 
     def _step(self, source: str, record: Record, anonymous: bool = False) -> Step:
         self._state.expecting.clear()
-        return Step(self._session, self._state, source, record, self._replay, anonymous)
+        return Step(self._session, self._state, source, record, _replay, anonymous)
 
     def _recognise(self, message: WireRecord, record: Record) -> tuple[Step, bool]:
         """Return the step for a record, under the record's name, and whether the record was seen before."""
@@ -177,119 +179,107 @@ class ClaudeInterpreter:
             case _:
                 pass
 
-    # --- dispatching
 
-    def _interpret(self, step: Step, message: WireRecord) -> None:
-        match message:
-            case UserRecord(isReplay=True):
-                user.replayed(step, message)
-            case UserRecord() | AssistantRecord() | StreamRecord():
-                self._conversation(step, message)
-            case wire.ResultRecord():
-                self._result(step, message)
-            case wire.Init():
-                system.init(step, message)
-            case wire.Status():
-                system.status(step, message)
-            case wire.CompactBoundary():
-                system.on_compact_boundary(step, message)
-            case wire.TaskStarted():
-                tasks.started(step, message)
-            case wire.TaskProgress():
-                tasks.progressed(step, message)
-            case wire.TaskUpdated():
-                tasks.updated(step, message)
-            case wire.TaskNotification():
-                tasks.notified(step, message)
-            case wire.BackgroundTasks():
-                tasks.changed(step, message)
-            case wire.HookRecord():
-                system.hook(step, message)
-            case wire.SystemNotice():
-                system.notice(step, message)
-            case wire.SystemQuiet():
-                step.store_record("system", message.subtype)
-            case wire.ToolProgressRecord():
-                system.tool_progress(step, message)
-            case wire.ToolUseSummary():
-                system.summary(step, message)
-            case wire.AuthStatus():
-                system.auth(step, message)
-            case wire.RateLimitRecord():
-                step.emit(RateLimit, info=message.rate_limit_info)
-            case wire.ProgressRecord():
-                system.progress(step, message)
-            case wire.ControlRequest():
-                system.permission(step, message)
-            case wire.TitleRecord():
-                step.emit(Notice, kind="title", text=message.summary or message.customTitle or "")
-            case wire.QuietRecord():
-                step.store_record(message.type)
-            case wire.UnknownRecord():
-                self._unknown(step, message)
-            case wire.InvalidRecord():
-                step.store_record("garbage", known=False)
-            case markers.Marker():
-                # Only the gateway makes these; from the agent it is an unknown type.
-                step.store_record("fairlead", known=False)
-            case wire.ControlResponse() | wire.ControlCancel() | wire.KeepAlive():
-                pass
-            case _:
-                assert_never(message)
+# --- records of the agent ---------------------------------------------------------------------------------
 
-    def _conversation(self, step: Step, message: _Conversation) -> None:
-        thread, key = subagents.resolve_thread(step, message)
-        if thread is not None:
-            self._in_thread(step, message, thread)
-        elif isinstance(message, StreamRecord):
-            assistant.streamed(step, message, key, known=False)
-        elif deferred.defer(step, key):
-            step.store_record("assistant" if isinstance(message, AssistantRecord) else "user")
+
+def _conversation(step: Step, message: _Conversation) -> None:
+    if isinstance(message, UserRecord) and message.isReplay:
+        user.replayed(step, message)
+        return
+    thread, key = subagents.resolve_thread(step, message)
+    if thread is not None:
+        _in_thread(step, message, thread)
+    elif isinstance(message, StreamRecord):
+        assistant.streamed(step, message, key, known=False)
+    elif deferred.defer(step, key):
+        step.store_record("assistant" if isinstance(message, AssistantRecord) else "user")
+    else:
+        _in_thread(step, message, "")
+
+
+def _between(step: Step, row: wire.BaseRecord) -> None:
+    """Link a sidechain row without content: later rows name it as their parent."""
+    if isinstance(row, UserRecord | AssistantRecord) or row.agentId:
+        return
+    if row.in_sidechain and row.uuid and row.parent_row:
+        thread, key = subagents.resolve_thread(step, row)
+        if thread is None:
+            deferred.defer(step, key)
         else:
-            self._in_thread(step, message, "")
+            subagents.link_row(step, row, thread)
 
-    def _between(self, step: Step, row: wire.BaseRecord) -> None:
-        """Link a sidechain row without content: later rows name it as their parent."""
-        if isinstance(row, UserRecord | AssistantRecord) or getattr(row, "agentId", None):
-            return
-        if row.in_sidechain and row.uuid and row.parent_row:
-            thread, key = subagents.resolve_thread(step, row)
-            if thread is None:
-                deferred.defer(step, key)
-            else:
-                subagents.link_row(step, row, thread)
 
-    def _in_thread(self, step: Step, message: _Conversation, thread: str) -> None:
-        if isinstance(message, StreamRecord):
-            turns.on_output(step, thread)
-            assistant.streamed(step, message, thread)
-        elif isinstance(message, AssistantRecord):
-            assistant.assistant(step, message, thread)
-        else:
-            user.user(step, message, thread)
+def _in_thread(step: Step, message: _Conversation, thread: str) -> None:
+    if isinstance(message, StreamRecord):
+        turns.on_output(step, thread)
+        assistant.streamed(step, message, thread)
+    elif isinstance(message, AssistantRecord):
+        assistant.assistant(step, message, thread)
+    else:
+        user.user(step, message, thread)
+    subagents.link_row(step, message, thread)
+
+
+def _replay(step: Step, held: DeferredRecord, thread: str) -> None:
+    """Interpret a deferred record under its own name. A record that only links two others emits nothing."""
+    message = decode(held.raw)
+    outer = (step.source, step.origin, step.raw, step.released)
+    step.source, step.raw, step.released = held.source, held.raw, True
+    step.origin = msgspec.convert(held.origin, Origin)
+    if isinstance(message, UserRecord | AssistantRecord):
+        _in_thread(step, message, thread)
+    elif isinstance(message, wire.BaseRecord):
         subagents.link_row(step, message, thread)
+    step.source, step.origin, step.raw, step.released = outer
 
-    def _replay(self, step: Step, held: DeferredRecord, thread: str) -> None:
-        """Interpret a deferred record under its own name. A record that only links two others emits nothing."""
-        message = decode(held.raw)
-        outer = (step.source, step.origin, step.raw, step.released)
-        step.source, step.raw, step.released = held.source, held.raw, True
-        step.origin = msgspec.convert(held.origin, Origin)
-        if isinstance(message, UserRecord | AssistantRecord):
-            self._in_thread(step, message, thread)
-        elif isinstance(message, wire.BaseRecord):
-            subagents.link_row(step, message, thread)
-        step.source, step.origin, step.raw, step.released = outer
 
-    def _result(self, step: Step, message: wire.ResultRecord) -> None:
-        state = self._state
-        cancelled, error = (state.turn.cancelled, state.turn.error) if state.turn is not None else (False, "")
-        carries = step.abilities is not None and step.abilities.carries_totals
-        ending, state.base = costs.ending(message, state.base, cancelled, error, carries_totals=carries)
-        turns.signal(step, TurnSignal.RESULT, ending)
+def _result(step: Step, message: wire.ResultRecord) -> None:
+    state = step.state
+    cancelled, error = (state.turn.cancelled, state.turn.error) if state.turn is not None else (False, "")
+    carries = step.abilities is not None and step.abilities.carries_totals
+    ending, state.base = costs.ending(message, state.base, cancelled, error, carries_totals=carries)
+    turns.signal(step, TurnSignal.RESULT, ending)
 
-    def _unknown(self, step: Step, message: wire.UnknownRecord) -> None:
-        if message.type == "result" and self._state.turn is not None:
-            # A turn must end, even if its result cannot be decoded.
-            turns.signal(step, TurnSignal.RESULT, TurnEnding(status="failed", reason="the result could not be read"))
-        step.store_record(message.type, message.subtype, known=False)
+
+def _unknown(step: Step, message: wire.UnknownRecord) -> None:
+    if message.type == "result" and step.state.turn is not None:
+        # A turn must end, even if its result cannot be decoded.
+        turns.signal(step, TurnSignal.RESULT, TurnEnding(status="failed", reason="the result could not be read"))
+    step.store_record(message.type, message.subtype, known=False)
+
+
+def _on(kind: type[R], handle: Callable[[Step, R], None]) -> tuple[type[Any], Callable[[Step, Any], None]]:
+    return kind, handle
+
+
+HANDLERS: Final = dict(
+    (
+        _on(UserRecord, _conversation),
+        _on(AssistantRecord, _conversation),
+        _on(StreamRecord, _conversation),
+        _on(wire.ResultRecord, _result),
+        _on(wire.Init, system.init),
+        _on(wire.Status, system.status),
+        _on(wire.CompactBoundary, system.on_compact_boundary),
+        _on(wire.TaskStarted, tasks.started),
+        _on(wire.TaskProgress, tasks.progressed),
+        _on(wire.TaskUpdated, tasks.updated),
+        _on(wire.TaskNotification, tasks.notified),
+        _on(wire.BackgroundTasks, tasks.changed),
+        _on(wire.HookRecord, system.hook),
+        _on(wire.SystemNotice, system.notice),
+        _on(wire.SystemQuiet, lambda step, quiet: step.store_record("system", quiet.subtype)),
+        _on(wire.ToolProgressRecord, system.tool_progress),
+        _on(wire.ToolUseSummary, system.summary),
+        _on(wire.AuthStatus, system.auth),
+        _on(wire.RateLimitRecord, lambda step, limit: step.emit(RateLimit, info=limit.rate_limit_info)),
+        _on(wire.ProgressRecord, system.progress),
+        _on(wire.ControlRequest, system.permission),
+        _on(wire.TitleRecord, system.title),
+        _on(wire.QuietRecord, lambda step, quiet: step.store_record(quiet.type)),
+        _on(wire.UnknownRecord, _unknown),
+        _on(wire.InvalidRecord, lambda step, _: step.store_record("garbage", known=False)),
+    )
+)
+"""The handler of each class of record. The driver alone handles answers, cancellations and keep-alives."""

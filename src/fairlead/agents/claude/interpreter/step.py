@@ -6,7 +6,7 @@ from typing import Any
 from fairlead.agents.claude.interpreter.state import CALLS_SEEN, DeferredRecord, InterpreterState, MessageStream
 from fairlead.agents.claude.versions import Abilities, abilities, parse_version
 from fairlead.model.agents import Interpretation, Record
-from fairlead.model.events import Delta, Event, RecordStored, ToolEnded
+from fairlead.model.events import Delta, Event, RecordStored, ToolEnded, ToolProgress
 from fairlead.model.ids import CallId, SessionId, TurnId, event_id, subagent_id
 from fairlead.model.store import Origin
 
@@ -58,6 +58,13 @@ class Step:
         """The abilities of the agent's version; None while the version is not known."""
         version = parse_version(str(self.state.ready.get("version", "")))
         return None if version is None else abilities(version)
+
+    def emit_progress(self, call: str, elapsed_s: float, note: str) -> None:
+        """Emit the progress of a call, in the thread that made it."""
+        known, subagent = self.state.calls.get(call), self.state.subagents.get(call)
+        thread = known.thread if known is not None else subagent.thread if subagent is not None else ""
+        name = "" if known is None else known.name
+        self.emit(ToolProgress, thread=thread, call=CallId(call), name=name, elapsed_s=elapsed_s, note=note)
 
     def store_record(
         self, record: str, subtype: str = "", *, known: bool = True, part: int | str = 0, thread: str = ""

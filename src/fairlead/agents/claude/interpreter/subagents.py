@@ -275,15 +275,8 @@ def finish(step: Step, call: str, status: End, summary: str) -> None:
     if step.origin != "transcript":
         # With a transcript, the subagent's own file may still show how they ended.
         _interrupt(step, [key for key, open_call in state.calls.items() if open_call.thread == call])
-    step.emit(
-        SubagentEnded,
-        part=call,
-        thread=subagent.thread,
-        child=subagent_id(call),
-        call=CallId(call),
-        status=status,
-        summary=summary,
-    )
+    names = {"child": subagent_id(call), "call": CallId(call)}
+    step.emit(SubagentEnded, part=call, thread=subagent.thread, status=status, summary=summary, **names)
 
 
 def in_background(step: Step, thread: str) -> bool:

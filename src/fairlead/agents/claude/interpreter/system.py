@@ -11,7 +11,7 @@ from fairlead.agents.claude.wire import records as wire
 from fairlead.agents.claude.wire.control import CanUseTool, parse_request
 from fairlead.agents.claude.wire.decode import decode_object
 from fairlead.agents.claude.wire.markers import ConnectionMarker, TerminalMarker
-from fairlead.agents.claude.wire.records import as_text
+from fairlead.agents.claude.wire.records import as_dicts, as_text
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, RequestId
 
@@ -148,19 +148,18 @@ def summary(step: Step, record: wire.ToolUseSummary) -> None:
     step.emit(ev.Notice, kind="tool_use_summary", text=record.summary, data={"calls": calls})
 
 
+def title(step: Step, record: wire.TitleRecord) -> None:
+    step.emit(ev.Notice, kind="title", text=record.summary or record.customTitle or "")
+
+
 def tool_progress(step: Step, record: wire.ToolProgressRecord) -> None:
     """Handle tool progress. A heartbeat has a separate id, and names its call as the parent."""
     state = step.state
     call, thread = record.tool_use_id, record.parent_tool_use_id or ""
     if call not in state.calls and thread in state.calls and thread not in state.subagents:
         call, thread = thread, state.calls[thread].thread
-    step.emit(
-        ev.ToolProgress,
-        thread=thread,
-        call=CallId(call),
-        name=record.tool_name or "",
-        elapsed_s=record.elapsed_time_seconds or 0.0,
-    )
+    elapsed, name = record.elapsed_time_seconds or 0.0, record.tool_name or ""
+    step.emit(ev.ToolProgress, thread=thread, call=CallId(call), name=name, elapsed_s=elapsed)
 
 
 def progress(step: Step, record: wire.ProgressRecord) -> None:
@@ -169,15 +168,8 @@ def progress(step: Step, record: wire.ProgressRecord) -> None:
     call = record.toolUseID or ""
     if kind == "bash_progress" and call:
         elapsed = record.data.get("elapsedTimeSeconds")
-        known = step.state.calls.get(call)
-        step.emit(
-            ev.ToolProgress,
-            thread="" if known is None else known.thread,
-            call=CallId(call),
-            name="" if known is None else known.name,
-            elapsed_s=float(elapsed) if isinstance(elapsed, int | float) else 0.0,
-            note=as_text(record.data.get("output")),
-        )
+        seconds = float(elapsed) if isinstance(elapsed, int | float) else 0.0
+        step.emit_progress(call, seconds, as_text(record.data.get("output")))
         return
     agent, parent = record.data.get("agentId"), record.parentToolUseID
     if kind == "agent_progress" and isinstance(agent, str) and parent in step.state.subagents:
@@ -199,8 +191,7 @@ def permission(step: Step, record: wire.ControlRequest) -> None:
     turns.on_output(step, thread)
     name = {"request": RequestId(record.request_id), "call": CallId(request.tool_use_id)}
     if request.tool_name == "AskUserQuestion":
-        given = request.input.get("questions")
-        questions = tuple(item for item in given if isinstance(item, dict)) if isinstance(given, list) else ()
+        questions = tuple(as_dicts(request.input.get("questions")))
         step.emit(ev.QuestionAsked, thread=thread, questions=questions, input=request.input, **name)
     elif request.tool_name == "ExitPlanMode":
         given = request.input.get("plan")

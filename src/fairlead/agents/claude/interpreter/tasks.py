@@ -6,8 +6,7 @@ from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.interpreter.turns import TurnSignal
 from fairlead.agents.claude.wire import records as wire
 from fairlead.agents.claude.wire.records import as_text
-from fairlead.model.events import Notice, ToolProgress
-from fairlead.model.ids import CallId
+from fairlead.model.events import Notice
 
 _AGENT_TASK = "local_agent"
 
@@ -39,17 +38,7 @@ def progressed(step: Step, record: wire.TaskProgress) -> None:
         step.store_record("system", "task_progress")
         return
     elapsed = (record.usage or {}).get("duration_ms")
-    known = step.state.calls.get(call)
-    subagent = step.state.subagents.get(call)
-    thread = known.thread if known is not None else subagent.thread if subagent is not None else ""
-    step.emit(
-        ToolProgress,
-        thread=thread,
-        call=CallId(call),
-        name="" if known is None else known.name,
-        elapsed_s=elapsed / 1000 if isinstance(elapsed, int | float) else 0.0,
-        note=record.description or "",
-    )
+    step.emit_progress(call, elapsed / 1000 if isinstance(elapsed, int | float) else 0.0, record.description or "")
 
 
 def updated(step: Step, record: wire.TaskUpdated) -> None:

@@ -44,39 +44,33 @@ class TurnAction(StrEnum):
 
 
 _OPEN: Final = (TurnAction.OPEN,)
+_STEER: Final = (TurnAction.STEER,)
+_CANCEL: Final = (TurnAction.CANCEL,)
+_END: Final = (TurnAction.END,)
 _NOTHING: Final[tuple[TurnAction, ...]] = ()
 
 TABLE: Final[dict[tuple[TurnPhase, TurnSignal], tuple[TurnPhase, tuple[TurnAction, ...]]]] = {
+    # Where the table says nothing else, a signal changes nothing.
+    **{(phase, sign): (phase, _NOTHING) for phase in TurnPhase for sign in TurnSignal},
     (TurnPhase.IDLE, TurnSignal.PROMPT): (TurnPhase.PROMPTED, _OPEN),
     (TurnPhase.IDLE, TurnSignal.MAIN): (TurnPhase.OWN, _OPEN),
     (TurnPhase.IDLE, TurnSignal.SIDE): (TurnPhase.BACKGROUND, _OPEN),
-    (TurnPhase.IDLE, TurnSignal.INTERRUPT): (TurnPhase.IDLE, _NOTHING),
-    (TurnPhase.IDLE, TurnSignal.STOPPED): (TurnPhase.IDLE, _NOTHING),
     (TurnPhase.IDLE, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.OPEN, TurnAction.END)),
-    (TurnPhase.IDLE, TurnSignal.EXIT): (TurnPhase.IDLE, _NOTHING),
-    (TurnPhase.PROMPTED, TurnSignal.PROMPT): (TurnPhase.PROMPTED, (TurnAction.STEER,)),
-    (TurnPhase.PROMPTED, TurnSignal.MAIN): (TurnPhase.PROMPTED, _NOTHING),
-    (TurnPhase.PROMPTED, TurnSignal.SIDE): (TurnPhase.PROMPTED, _NOTHING),
-    (TurnPhase.PROMPTED, TurnSignal.INTERRUPT): (TurnPhase.PROMPTED, (TurnAction.CANCEL,)),
-    (TurnPhase.PROMPTED, TurnSignal.STOPPED): (TurnPhase.PROMPTED, _NOTHING),
-    (TurnPhase.PROMPTED, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.END,)),
-    (TurnPhase.PROMPTED, TurnSignal.EXIT): (TurnPhase.IDLE, (TurnAction.END,)),
-    (TurnPhase.OWN, TurnSignal.PROMPT): (TurnPhase.OWN, (TurnAction.STEER,)),
-    (TurnPhase.OWN, TurnSignal.MAIN): (TurnPhase.OWN, _NOTHING),
-    (TurnPhase.OWN, TurnSignal.SIDE): (TurnPhase.OWN, _NOTHING),
-    (TurnPhase.OWN, TurnSignal.INTERRUPT): (TurnPhase.OWN, (TurnAction.CANCEL,)),
-    (TurnPhase.OWN, TurnSignal.STOPPED): (TurnPhase.OWN, _NOTHING),
-    (TurnPhase.OWN, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.END,)),
-    (TurnPhase.OWN, TurnSignal.EXIT): (TurnPhase.IDLE, (TurnAction.END,)),
-    # While only background subagents work, the CLI accepts a prompt at once: it is a separate turn.
+    (TurnPhase.PROMPTED, TurnSignal.PROMPT): (TurnPhase.PROMPTED, _STEER),
+    (TurnPhase.PROMPTED, TurnSignal.INTERRUPT): (TurnPhase.PROMPTED, _CANCEL),
+    (TurnPhase.PROMPTED, TurnSignal.RESULT): (TurnPhase.IDLE, _END),
+    (TurnPhase.PROMPTED, TurnSignal.EXIT): (TurnPhase.IDLE, _END),
+    (TurnPhase.OWN, TurnSignal.PROMPT): (TurnPhase.OWN, _STEER),
+    (TurnPhase.OWN, TurnSignal.INTERRUPT): (TurnPhase.OWN, _CANCEL),
+    (TurnPhase.OWN, TurnSignal.RESULT): (TurnPhase.IDLE, _END),
+    (TurnPhase.OWN, TurnSignal.EXIT): (TurnPhase.IDLE, _END),
+    # While only background subagents work, the CLI accepts a prompt at once: it is a separate turn. An interrupt is
+    # answered but has no result: there is nothing to cancel.
     (TurnPhase.BACKGROUND, TurnSignal.PROMPT): (TurnPhase.PROMPTED, (TurnAction.END, TurnAction.OPEN)),
     (TurnPhase.BACKGROUND, TurnSignal.MAIN): (TurnPhase.OWN, _NOTHING),
-    (TurnPhase.BACKGROUND, TurnSignal.SIDE): (TurnPhase.BACKGROUND, _NOTHING),
-    # An interrupt without a turn of the main thread is answered but has no result: there is nothing to cancel.
-    (TurnPhase.BACKGROUND, TurnSignal.INTERRUPT): (TurnPhase.BACKGROUND, _NOTHING),
-    (TurnPhase.BACKGROUND, TurnSignal.STOPPED): (TurnPhase.IDLE, (TurnAction.END,)),
-    (TurnPhase.BACKGROUND, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.END,)),
-    (TurnPhase.BACKGROUND, TurnSignal.EXIT): (TurnPhase.IDLE, (TurnAction.END,)),
+    (TurnPhase.BACKGROUND, TurnSignal.STOPPED): (TurnPhase.IDLE, _END),
+    (TurnPhase.BACKGROUND, TurnSignal.RESULT): (TurnPhase.IDLE, _END),
+    (TurnPhase.BACKGROUND, TurnSignal.EXIT): (TurnPhase.IDLE, _END),
 }
 
 

@@ -15,12 +15,8 @@ def prompt(step: Step, record: UserRecord) -> None:
     steers = TurnAction.STEER in turns.signal(step, TurnSignal.PROMPT)
     if steers and step.state.turn is not None:
         step.state.turn.final = False
-    step.emit(
-        UserMessage,
-        message=MessageId(step.source),
-        content=content_blocks(record.message.content),
-        via="steer" if steers else "prompt",
-    )
+    content = content_blocks(record.message.content)
+    step.emit(UserMessage, message=MessageId(step.source), content=content, via="steer" if steers else "prompt")
 
 
 def user(step: Step, record: UserRecord, thread: str) -> None:
@@ -37,10 +33,10 @@ def user(step: Step, record: UserRecord, thread: str) -> None:
         data = record.result if len(results) == 1 else None
         is_error = block.get("is_error") is True
         subagents.ended(step, block["tool_use_id"], block.get("content"), data, is_error, thread, part)
-    content = content_blocks(record.message.content)
-    rest = tuple(
-        block for block in content if not isinstance(block, ToolResultBlock) and not (results and _is_loaded(block))
-    )
+    rest = tuple(block for block in content_blocks(record.message.content) if not isinstance(block, ToolResultBlock))
+    if results:
+        # The message to the model that a searched tool is loaded is not for a person.
+        rest = tuple(b for b in rest if not isinstance(b, TextBlock) or b.text.strip() != user_text.TOOL_LOADED)
     if rest:
         _emit_text(step, record, rest, thread, with_result=bool(results))
     elif not results:
@@ -86,8 +82,3 @@ def replayed(step: Step, record: UserRecord) -> None:
     classified = user_text.classify(plain_text(content_blocks(record.message.content)))
     if classified.kind == "output" and step.state.turn is not None:
         step.emit(Notice, kind="local_command", text=classified.text)
-
-
-def _is_loaded(block: Content) -> bool:
-    """Whether this is the CLI's message to the model that a searched tool is loaded: not shown to a person."""
-    return isinstance(block, TextBlock) and block.text.strip() == user_text.TOOL_LOADED

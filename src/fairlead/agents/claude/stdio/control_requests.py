@@ -10,14 +10,13 @@ open while the person is asked, and answer it with the person's decision.
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.background import BackgroundTasks
-from fairlead.agents.claude.base_driver import Deliver
+from fairlead.agents.claude.base_driver import BackgroundTasks, Deliver
+from fairlead.agents.claude.interpreter.state import put
 from fairlead.agents.claude.launch import BLOCKS_SINCE, POLICY_HOOK, must_hold
 from fairlead.agents.claude.stdio import tool_hooks
 from fairlead.agents.claude.versions import Version
@@ -61,7 +60,7 @@ class ControlRequestHandler:
         self._clock = clock
         self._version = version
         self._open: dict[str, _OpenRequest] = {}
-        self._allowed: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._allowed: dict[str, dict[str, Any]] = {}
         self._tasks = BackgroundTasks("a request of the agent failed")
         self._interruptible: set[asyncio.Task[None]] = set()
 
@@ -84,7 +83,12 @@ class ControlRequestHandler:
             return  # repeated in an error answer; it is already being served
         asked = control.parse_request(record)
         if len(self._open) >= MOST_OPEN:
-            self._tasks.start(self._refuse(record, asked, f"More than {MOST_OPEN} requests are open."))
+            problem = f"More than {MOST_OPEN} requests are open."
+            if isinstance(asked, control.HookCallback):
+                line = control.answer_line(record.request_id, tool_hooks.deny(problem))
+            else:
+                line = control.error_line(record.request_id, problem)
+            self._tasks.start(self._send(line))
             return
         opened = self._open[record.request_id] = _OpenRequest(record)
         match asked:
@@ -116,7 +120,7 @@ class ControlRequestHandler:
             return
         if decision.behavior == "allow":
             given = opened.ask.input if decision.updated_input is None else decision.updated_input
-            self._remember(opened.ask.call, given)
+            put(self._allowed, opened.ask.call, given, MOST_OPEN)
         await self._reply(opened, control.answer_line, tool_hooks.from_decision(decision))
 
     def open_calls(self) -> tuple[str, ...]:
@@ -170,13 +174,8 @@ class ControlRequestHandler:
             await self._hold(opened, check, verdict)
             return
         if verdict.behavior is Behavior.ALLOW and self._version < BLOCKS_SINCE:
-            self._remember(check.call, check.input)
+            put(self._allowed, check.call, check.input, MOST_OPEN)
         await self._reply(opened, control.answer_line, tool_hooks.from_verdict(verdict, self._version))
-
-    def _remember(self, call: str, given: dict[str, Any]) -> None:
-        self._allowed[call] = given
-        if len(self._allowed) > MOST_OPEN:
-            self._allowed.popitem(last=False)
 
     async def _hold(self, opened: _OpenRequest, check: ToolCheck, verdict: Verdict) -> None:
         """Hold the hook open and ask the person now."""
@@ -199,12 +198,6 @@ class ControlRequestHandler:
         # A notification has no answer, but the CLI waits for one all the same.
         answer = answer or {"jsonrpc": "2.0", "id": 0 if message_id is None else message_id, "result": {}}
         await self._reply(opened, control.mcp_answer_line, answer)
-
-    async def _refuse(self, record: ControlRequest, asked: control.CliRequest, problem: str) -> None:
-        if isinstance(asked, control.HookCallback):
-            await self._send(control.answer_line(record.request_id, tool_hooks.deny(problem)))
-        else:
-            await self._send(control.error_line(record.request_id, problem))
 
     async def _reply(self, opened: _OpenRequest, line: Callable[[str, Any], bytes], content: Any) -> None:
         if opened.withdrawn:

@@ -16,9 +16,8 @@ from fairlead.agents.claude.launch import initialize, needs_restart
 from fairlead.agents.claude.stdio.control_requests import ControlRequestHandler
 from fairlead.agents.claude.stdio.subagent_files import SubagentFiles
 from fairlead.agents.claude.versions import Version, abilities
-from fairlead.agents.claude.wire.control import request_line
+from fairlead.agents.claude.wire.control import cancel_line, environment_line, request_line
 from fairlead.agents.claude.wire.decode import decode
-from fairlead.agents.claude.wire.encode import cancel_line, environment_line
 from fairlead.agents.claude.wire.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
 from fairlead.agents.claude.wire.pending import PendingRequests, Settled, default_timeout
 from fairlead.agents.claude.wire.records import (
@@ -228,16 +227,16 @@ class ClaudeAgent(ClaudeDriver):
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         seconds = default_timeout(subtype) if timeout is None else timeout
         self._pending.add(request_id, subtype, answered)
-        timer = self._clock.call_later(seconds, lambda: self._settle(self._pending.expire(request_id)))
         try:
             await self._link.send(request_line(request_id, subtype, fields))
             try:
-                return await answered
-            except (AgentTimeout, asyncio.CancelledError):
+                return await within(self._clock, seconds, answered)
+            except (TimeoutError, asyncio.CancelledError):
                 await self._withdraw(request_id)
                 raise
+        except TimeoutError:
+            raise AgentTimeout(f"The agent did not answer {subtype}.", subtype=subtype) from None
         finally:
-            timer.cancel()
             self._pending.drop(request_id)
             if answered.done() and not answered.cancelled():
                 answered.exception()  # mark it as retrieved, even where sending failed first

@@ -15,17 +15,16 @@ from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 
-from fairlead.agents.claude.background import BackgroundTasks
-from fairlead.agents.claude.base_driver import Deliver
+from fairlead.agents.claude.base_driver import BackgroundTasks, Deliver
 from fairlead.agents.claude.interpreter import user_text
-from fairlead.agents.claude.transcripts.file_reader import FileOffset, TranscriptFile, place_at
-from fairlead.agents.claude.transcripts.identity import CONVERSATION, decoded
+from fairlead.agents.claude.transcripts.file_reader import FileOffset, TranscriptFile, end_of
+from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, decoded
 from fairlead.agents.claude.transcripts.legacy_subagents import is_subagents
 from fairlead.agents.claude.transcripts.reader import subagents_folder
 from fairlead.agents.claude.versions import Version, abilities
 from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.framing import encode_line
-from fairlead.agents.claude.wire.records import AssistantRecord, TaskNotification, UserRecord
+from fairlead.agents.claude.wire.records import AssistantRecord, TaskNotification, UserRecord, as_dicts, as_text
 from fairlead.model.agents import Record
 from fairlead.system.clock import Clock, ends_within
 
@@ -40,17 +39,12 @@ _HINTS: Final = (b'"parent_tool_use_id":"', b'"agentId"', b'"task_notification"'
 """Every line that this module handles contains one of them."""
 
 
-class _Row(msgspec.Struct):
+class _Row(RecordIdentity):
     """The fields of a row that go into a record. A row that adds something to the CLI's queue has the last two."""
 
-    type: Any = None
-    uuid: Any = None
     isMeta: Any = None
-    parentUuid: Any = None
-    sessionId: Any = None
     requestId: Any = None
     timestamp: Any = None
-    message: msgspec.Raw = msgspec.Raw()
     operation: Any = None
     content: Any = None
 
@@ -77,7 +71,7 @@ class _SubagentFile:
         for row in _new_rows(self._file):
             if not isinstance(row.uuid, str):
                 continue
-            self._parents[row.uuid] = row.parentUuid if isinstance(row.parentUuid, str) else ""
+            self._parents[row.uuid] = as_text(row.parentUuid)
             if row.type in CONVERSATION and row.isMeta is not True:
                 self._waiting[row.uuid] = row
                 if row.type == "assistant" and b'"text"' in bytes(row.message):
@@ -148,7 +142,7 @@ class SubagentFiles:
         self._tasks = BackgroundTasks("a subagent's file could not be followed")
         # When a conversation is resumed, the existing rows were emitted before.
         self._transcript_before = self._end_of_transcript()
-        self._before = {path: place_at(path, path.stat().st_size) for path in self._paths()}
+        self._before = {path: end_of(path) for path in self._paths()}
 
     def concerns(self, raw: bytes) -> bool:
         return any(hint in raw for hint in _HINTS)
@@ -204,7 +198,7 @@ class SubagentFiles:
             return []
         if self._able.forwards_subagents:
             return []
-        spoke = any(isinstance(block, dict) and block.get("text") for block in facts.get("content") or ())
+        spoke = any(block.get("text") for block in as_dicts(facts.get("content")))
         return await self._drain(agent, call, spoke=spoke)
 
     async def _drain(self, agent: str, call: str, *, spoke: bool) -> list[Record]:
@@ -256,7 +250,7 @@ class SubagentFiles:
 
     def _end_of_transcript(self) -> FileOffset:
         with contextlib.suppress(OSError):
-            return place_at(self._transcript, self._transcript.stat().st_size)
+            return end_of(self._transcript)
         return FileOffset()
 
     async def _finish(self, agent: str) -> list[Record]:
@@ -308,28 +302,15 @@ class SubagentFiles:
 
 
 def _new_rows(file: TranscriptFile) -> Iterable[_Row]:
-    while True:
-        try:
-            file.read_more()
-        except OSError:
-            return
-        if not file.items:
-            return
-        while file.items:
-            item = file.items.popleft()
-            file.advance(item)
+    with contextlib.suppress(OSError):
+        for item in file.new_items():
             yield from (row for record in item.records if (row := decoded(_rows, record.raw)) is not None)
 
 
 def _answered(message: UserRecord) -> str:
     """The call whose result a record carries; empty if it carries several results, or none."""
-    content = message.message.content
-    calls = [
-        block.get("tool_use_id")
-        for block in (content if isinstance(content, list) else ())
-        if isinstance(block, dict) and block.get("type") == "tool_result"
-    ]
-    return calls[0] if len(calls) == 1 and isinstance(calls[0], str) else ""
+    results = [block for block in as_dicts(message.message.content) if block.get("type") == "tool_result"]
+    return as_text(results[0].get("tool_use_id")) if len(results) == 1 else ""
 
 
 def _noted(main: TranscriptFile, agent: str, call: str) -> Record | None:

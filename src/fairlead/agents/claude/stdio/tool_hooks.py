@@ -13,8 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from fairlead.agents.claude.background import BackgroundTasks
-from fairlead.agents.claude.base_driver import Deliver
+from fairlead.agents.claude.base_driver import BackgroundTasks, Deliver
 from fairlead.agents.claude.launch import ASK_BINDS_SINCE
 from fairlead.agents.claude.versions import Version
 from fairlead.agents.claude.wire import control

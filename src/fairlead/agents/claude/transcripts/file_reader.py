@@ -71,9 +71,6 @@ class TranscriptFile:
         self._last = 0
         self.again = again
         """The file was truncated or replaced: up to its current end, its rows may be in the log already."""
-        self._begin()
-
-    def _begin(self) -> None:
         self._splitter = LineSplitter(spill=self._spill)
 
     def unread(self) -> int:
@@ -98,6 +95,16 @@ class TranscriptFile:
                     return
                 self._take(data)
 
+    def new_items(self) -> Iterator[FileItem]:
+        """Take the lines up to the file's current end, as far as the caller wants. Raises OSError."""
+        while True:
+            self.read_more()
+            if not self.items:
+                return
+            item = self.items.popleft()
+            self.advance(item)
+            yield item
+
     def _recognise(self, descriptor: int) -> None:
         status = os.fstat(descriptor)
         identity = (status.st_dev, status.st_ino)
@@ -108,11 +115,11 @@ class TranscriptFile:
             self.again = self.again or self.done > 0
             self.done = self._read = self._checked_at = 0
             self._check = ""
-            self._begin()
+            self._splitter = LineSplitter(spill=self._spill)
         elif self._identity is not None:
             # The same content in a new file: read the partial line again.
             self._read = self.done
-            self._begin()
+            self._splitter = LineSplitter(spill=self._spill)
         self._identity = identity
 
     def _take(self, data: bytes) -> None:
@@ -184,18 +191,6 @@ class TranscriptFile:
         return FileOffset(self.done, self._check, self.linked)
 
 
-def file_rows(path: Path) -> Iterator[FileItem]:
-    """The rows of one file from its start, line by line, as far as the caller wants. Raises OSError."""
-    file = TranscriptFile(path, "", FileOffset())
-    while True:
-        file.read_more()
-        if not file.items:
-            return
-        item = file.items.popleft()
-        file.advance(item)
-        yield item
-
-
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[int]:
     """A descriptor for reading; nothing waits for the writer of a named pipe. Raises OSError."""
@@ -204,6 +199,18 @@ def opened(path: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def changed_at(path: Path) -> int:
+    """When a file or folder was last changed, in nanoseconds; 0 if it does not exist or cannot be read."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def end_of(path: Path) -> FileOffset:
+    return place_at(path, path.stat().st_size)
 
 
 def place_at(path: Path, offset: int) -> FileOffset:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.agents.claude.transcripts.file_reader import file_rows, place_at
+from fairlead.agents.claude.transcripts.file_reader import FileOffset, TranscriptFile, place_at
 from fairlead.agents.claude.transcripts.identity import identify, name_of
 from fairlead.agents.claude.transcripts.reader import MAIN, ReaderOffset
 from fairlead.model.agents import Record
@@ -27,7 +27,7 @@ async def shared(path: Path, records: LogRecords) -> Shared | None:
         """The uuid and the seq of the log's next record of the main thread; empty at the end."""
         async for seq, record in records:
             row = identify(record.raw)
-            if row is not None and row.is_conversation and row.is_main_thread:
+            if row.is_conversation and row.is_main_thread:
                 return str(row.uuid), seq
             others.add(name_of(row, record.raw))
         return "", 0
@@ -51,10 +51,10 @@ async def shared(path: Path, records: LogRecords) -> Shared | None:
 def _main_rows(path: Path) -> Iterator[tuple[str, int, list[tuple[str, Record]]]]:
     """The uuid and the end offset of each row of the main thread, with the rows before it that are not, by name."""
     skipped: list[tuple[str, Record]] = []
-    for item in file_rows(path):
+    for item in TranscriptFile(path, "", FileOffset()).new_items():
         for record in item.records:
             row = identify(record.raw)
-            if row is not None and row.is_conversation and row.is_main_thread:
+            if row.is_conversation and row.is_main_thread:
                 yield str(row.uuid), item.end, skipped
                 skipped = []
             else:

@@ -52,8 +52,9 @@ _named: Final = msgspec.json.Decoder(RecordIdentity)
 _messages: Final = msgspec.json.Decoder(_Message)
 
 
-def identify(raw: bytes) -> RecordIdentity | None:
-    return decoded(_named, raw)
+def identify(raw: bytes) -> RecordIdentity:
+    """The record's identity; an empty one for bytes that are not a JSON object."""
+    return decoded(_named, raw) or RecordIdentity()
 
 
 def decode_message(raw: msgspec.Raw) -> _Message:
@@ -61,9 +62,9 @@ def decode_message(raw: msgspec.Raw) -> _Message:
     return (decoded(_messages, bytes(raw)) if bytes(raw) else None) or _Message()
 
 
-def name_of(row: RecordIdentity | None, raw: bytes) -> str:
+def name_of(row: RecordIdentity, raw: bytes) -> str:
     """The record's name as in the interpreter: its uuid, or a hash of its bytes."""
-    return (as_text(row.uuid) if row is not None else "") or hashlib.sha256(raw).hexdigest()[:32]
+    return as_text(row.uuid) or hashlib.sha256(raw).hexdigest()[:32]
 
 
 def decoded(decoder: "msgspec.json.Decoder[T]", data: bytes, *, mend: bool = True) -> T | None:

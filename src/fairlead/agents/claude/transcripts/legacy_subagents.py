@@ -10,6 +10,7 @@ from pathlib import Path
 from fairlead.agents.claude.transcripts.file_reader import opened
 from fairlead.agents.claude.transcripts.identity import identify
 from fairlead.agents.claude.transcripts.repair import read_line
+from fairlead.agents.claude.wire.records import as_text
 from fairlead.model.ids import is_uuid
 
 HEAD = 64 << 10
@@ -71,8 +72,7 @@ def _read(path: Path) -> str | None:
                 return ""  # it is not a file
     except OSError:
         return None
-    for row in (identify(row.raw) for line in head.split(b"\n") for row in read_line(line).rows):
-        owner = row.sessionId if row is not None else None
-        if isinstance(owner, str) and is_uuid(owner.lower()):
+    for owner in (as_text(identify(row.raw).sessionId) for line in head.split(b"\n") for row in read_line(line).rows):
+        if is_uuid(owner.lower()):
             return owner.lower()
     return None if len(head) < HEAD else ""

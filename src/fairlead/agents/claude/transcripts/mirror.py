@@ -62,7 +62,7 @@ class WireTranscriptMatcher:
         if record.origin == "transcript":
             put(self._rows, name_of(row, record.raw), None, ROWS_KEPT)
             return
-        if row is None or row.type not in CONVERSATION or not isinstance(row.uuid, str) or row.uuid in self._on_wire:
+        if row.type not in CONVERSATION or not isinstance(row.uuid, str) or row.uuid in self._on_wire:
             return
         message = decode_message(row.message)
         digest = _digest(message.content)
@@ -76,18 +76,17 @@ class WireTranscriptMatcher:
 
     def match_row(self, record: Record) -> MirroredRow | None:
         row = identify(record.raw)
-        if row is not None and row.isSidechain is True:
+        if row.isSidechain is True:
             record = self._inside(record, row)
         name = name_of(row, record.raw)
         if name in self._rows:
             return None
         put(self._rows, name, None, ROWS_KEPT)
-        kind = row.type if row is not None and isinstance(row.type, str) else "garbage"
-        subtype = as_text(row.subtype) if row is not None else ""
-        of, differs = self._same(name, row) if row is not None and kind in CONVERSATION else (name, "")
+        kind = row.type if isinstance(row.type, str) else "garbage"
+        of, differs = self._same(name, row) if kind in CONVERSATION else (name, "")
         if self._spill is not None and kind not in CONVERSATION and len(record.raw) > SPILLED_ABOVE:
             record = msgspec.structs.replace(record, raw=spill_record(record.raw, self._spill, HEAD_BYTES))
-        return MirroredRow(record=record, name=name, kind=kind, subtype=subtype, of=of, differs=differs)
+        return MirroredRow(record=record, name=name, kind=kind, subtype=as_text(row.subtype), of=of, differs=differs)
 
     def _inside(self, record: Record, row: RecordIdentity) -> Record:
         """Append the call that a subagent's row belongs to, which the row itself lacks. Its own bytes stay."""

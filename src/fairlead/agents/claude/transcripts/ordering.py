@@ -5,22 +5,23 @@ parent row; a row that comes before its parent is held until the parent arrives.
 (`flush`): a row that never comes must not hold the others for ever.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
+from fairlead.agents.claude.interpreter.state import SeenSet
 from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, decode_message, decoded, identify
+from fairlead.agents.claude.wire.records import as_dicts
 from fairlead.model.agents import Record
 
 REMEMBERED: Final = 256
-"""Number of recent rows that are remembered as possible parents."""
+"""The least number of recent rows that are remembered as possible parents."""
 
 
 class RowOrdering:
     def __init__(self, known: Iterable[Record] = ()) -> None:
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen = SeenSet()
         self._early: list[Record] = []
         for record in known:
             self.note_delivered(record)
@@ -55,16 +56,14 @@ class RowOrdering:
             self._note(identify(record.raw))
         return early
 
-    def _follows(self, link: RecordIdentity | None) -> bool:
-        if link is None or link.type not in CONVERSATION or link.isSidechain is True:
+    def _follows(self, link: RecordIdentity) -> bool:
+        if link.type not in CONVERSATION or link.isSidechain is True:
             return True
         return not isinstance(link.parentUuid, str) or link.parentUuid in self._seen
 
-    def _note(self, link: RecordIdentity | None) -> None:
-        if link is not None and isinstance(link.uuid, str):
-            self._seen[link.uuid] = None
-            if len(self._seen) > REMEMBERED:
-                self._seen.popitem(last=False)
+    def _note(self, link: RecordIdentity) -> None:
+        if isinstance(link.uuid, str):
+            self._seen.add(link.uuid, REMEMBERED)
 
 
 class _Side(RecordIdentity):
@@ -114,13 +113,9 @@ class SubagentResultBuffer:
         facts = side.toolUseResult if side is not None else None
         if not isinstance(facts, dict) or facts.get("status") != "completed":
             return False
-        says = any(block.get("text") for block in _blocks(facts.get("content")))
+        says = any(block.get("text") for block in as_dicts(facts.get("content")))
         return says and not self._spoke.get(str(facts.get("agentId")), False)
 
 
 def _says(side: _Side) -> bool:
-    return any(block.get("type") == "text" for block in _blocks(decode_message(side.message).content))
-
-
-def _blocks(content: Any) -> list[dict[str, Any]]:
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return any(block.get("type") == "text" for block in as_dicts(decode_message(side.message).content))

@@ -12,7 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.agents.claude.transcripts.file_reader import FileItem, FileOffset, TranscriptFile, place_at
+from fairlead.agents.claude.transcripts.file_reader import (
+    FileItem,
+    FileOffset,
+    TranscriptFile,
+    changed_at,
+    end_of,
+    place_at,
+)
 from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents, is_subagents
 from fairlead.agents.claude.transcripts.recovery import place_after, place_of
 from fairlead.agents.claude.wire.framing import OversizeSpill
@@ -119,9 +126,9 @@ class SessionReader:
     def to_end(self) -> bytes:
         self._files.clear()
         self._folder_changed = (-1, -1)
-        self._places = {MAIN: place_at(self._path, self._path.stat().st_size)}
+        self._places = {MAIN: end_of(self._path)}
         for name, path in self._subagents().items():
-            self._places[name] = msgspec.structs.replace(place_at(path, path.stat().st_size), linked=True)
+            self._places[name] = msgspec.structs.replace(end_of(path), linked=True)
         return self.place()
 
     def close(self) -> None:
@@ -139,7 +146,7 @@ class SessionReader:
         other = self._where()
         if other is not None and other != self._path:
             self._add(f"{ELSEWHERE}{other}", other)
-        changed = (_changed(subagents_folder(self._path)), _changed(self._path.parent))
+        changed = (changed_at(subagents_folder(self._path)), changed_at(self._path.parent))
         # The legacy layout has no `.meta.json` files that link subagents to calls: there is nothing to wait for.
         unlinked = any(
             not file.linked
@@ -219,13 +226,6 @@ class SessionReader:
 
 def _is_subagents(name: str) -> bool:
     return name != MAIN and not name.startswith(ELSEWHERE)
-
-
-def _changed(folder: Path) -> int:
-    try:
-        return folder.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def subagents_folder(path: Path) -> Path:

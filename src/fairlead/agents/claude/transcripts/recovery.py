@@ -7,9 +7,8 @@ seconds. Its rows are delivered as records of origin `transcript`; damaged rows 
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -20,12 +19,14 @@ from fairlead.agents.claude.wire.framing import LineSplitter, Oversize
 from fairlead.agents.claude.wire.records import InvalidRecord
 from fairlead.model.agents import AgentSink, Exit, ProcessInfo, Record
 from fairlead.model.ids import MessageId
-from fairlead.system.clock import Clock
+from fairlead.system.clock import Clock, ends_within
 from fairlead.system.process import StopTimeouts, stop_orphan, wait_orphan
 from fairlead.system.proctable import Process
 from fairlead.system.tail import FileTail
 
 BLOCK = 256 * 1024
+
+Stop = Callable[[], Awaitable[None]]
 
 QUIET_SECONDS = 60.0
 """A CLI that dials in tries to reconnect for ten minutes after its gateway has died, whether it is working or not. If
@@ -43,16 +44,14 @@ async def follow(
     """Deliver the rows after the prompt `after` until the process has exited; then call `sink.exited`."""
     path = _file_of(child, config)
     leaving = asyncio.create_task(wait_orphan(Process(child.pid, child.started), clock))
-    quiet = _Quiet(clock, lambda: end(child, clock, patience or StopTimeouts())) if child.dials_in else None
+    stop = (lambda: end(child, clock, patience or StopTimeouts())) if child.dials_in else None
     try:
         # A CLI in a terminal has only its transcript: its first prompt may be recorded nowhere else.
         whole = after is None and child.in_terminal
         offset = 0 if whole else await asyncio.to_thread(place_after, path, after)
         with FileTail(path, clock=clock, offset=offset) as tail:
-            await _read(tail, leaving, sink, quiet)
+            await _read(tail, leaving, sink, clock, stop)
     finally:
-        if quiet is not None:
-            await quiet.stop()
         leaving.cancel()
         await asyncio.wait({leaving})
     await sink.exited(Exit())
@@ -63,45 +62,33 @@ def _file_of(child: ProcessInfo, config: Path) -> Path:
     return expected if expected.exists() else find_transcript(config, child.agent_session) or expected
 
 
-class _Quiet:
-    """Calls `act` once when the CLI has written nothing for `QUIET_SECONDS`."""
-
-    def __init__(self, clock: Clock, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._clock = clock
-        self._act = act
-        self._waiting = asyncio.create_task(self._wait())
-
-    async def _wait(self) -> None:
-        await self._clock.sleep(QUIET_SECONDS)
-        await self._act()
-
-    async def reset(self) -> None:
-        await self.stop()
-        self._waiting = asyncio.create_task(self._wait())
-
-    async def stop(self) -> None:
-        self._waiting.cancel()
-        await asyncio.wait({self._waiting})
-
-
-async def _read(tail: FileTail, leaving: "asyncio.Task[None]", sink: AgentSink, quiet: _Quiet | None) -> None:
+async def _read(
+    tail: FileTail, leaving: "asyncio.Task[None]", sink: AgentSink, clock: Clock, stop: Stop | None
+) -> None:
+    """Deliver the rows until the process has exited. `stop` is called when it has written nothing for
+    `QUIET_SECONDS`."""
     splitter, generation = LineSplitter(), tail.generation
+    quiet_at = clock.monotonic() + QUIET_SECONDS
     while True:
         was_gone = leaving.done()
         data = tail.read()
         if tail.generation != generation:
             splitter, generation = LineSplitter(), tail.generation
         if data:
-            if quiet is not None:
-                await quiet.reset()
+            quiet_at = clock.monotonic() + QUIET_SECONDS
             await _give(splitter.feed(data), sink)
         elif was_gone:
             await _give(splitter.end(), sink)
             return
         else:
             changed = asyncio.create_task(tail.changed())
+            either = asyncio.wait({leaving, changed}, return_when=asyncio.FIRST_COMPLETED)
             try:
-                await asyncio.wait({leaving, changed}, return_when=asyncio.FIRST_COMPLETED)
+                if stop is None:
+                    await either
+                elif not await ends_within(clock, max(0.0, quiet_at - clock.monotonic()), either):
+                    await stop()
+                    quiet_at = clock.monotonic() + QUIET_SECONDS
             finally:
                 changed.cancel()
                 await asyncio.wait({changed})

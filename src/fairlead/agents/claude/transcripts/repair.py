@@ -142,9 +142,8 @@ def _search(data: bytes) -> list[RepairedRow | Fragment]:
         position = end
         if _is_row(value):
             _keep(found, text[kept:start])
-            found.append(
-                RepairedRow(_bytes(text[start:end]), row_time(value.get("timestamp")), as_text(value.get("uuid")))
-            )
+            at = row_time(value.get("timestamp"))
+            found.append(RepairedRow(_bytes(text[start:end]), at, as_text(value.get("uuid"))))
             kept = end
     _keep(found, text[kept:])
     return found

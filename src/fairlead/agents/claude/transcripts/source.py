@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairlead.agents.claude.transcripts import fork_prefix, index
 from fairlead.agents.claude.transcripts import reader as reading
-from fairlead.agents.claude.transcripts.file_reader import last_rows
+from fairlead.agents.claude.transcripts.file_reader import changed_at, last_rows
 from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents
 from fairlead.agents.claude.transcripts.mirror import WireTranscriptMatcher
 from fairlead.agents.claude.transcripts.watcher import TranscriptWatcher
@@ -159,15 +159,8 @@ def _latest(paths: dict[SessionId, Path], files: Mapping[SessionId, Path]) -> se
     """Add the files of a folder to `paths`; return the sessions for which `paths` has a newer file already."""
     older = set()
     for session, path in files.items():
-        if session in paths and _written(path) <= _written(paths[session]):
+        if session in paths and changed_at(path) <= changed_at(paths[session]):
             older.add(session)
         else:
             paths[session] = path
     return older
-
-
-def _written(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0

@@ -12,7 +12,7 @@ import msgspec
 from fairlead.agents.claude.interpreter.user_text import TOOL_LOADED
 from fairlead.agents.claude.transcripts.identity import CONVERSATION, SYNTHETIC, RecordIdentity, decode_message, decoded
 from fairlead.agents.claude.transcripts.repair import read_line, row_time
-from fairlead.agents.claude.wire.records import as_text
+from fairlead.agents.claude.wire.records import as_dicts, as_text
 
 HEAD: Final = 64 << 10
 TAIL: Final = 64 << 10
@@ -129,15 +129,10 @@ def summarize(head: bytes, tail: bytes = b"") -> TranscriptSummary:
 
 def prompt_of(content: Any) -> str:
     """The text that a person typed, from a user row's content; empty for text that programs put into a user row."""
-    if isinstance(content, str):
-        texts = [content]
-    elif isinstance(content, list):
-        blocks = [block for block in content if isinstance(block, dict)]
-        texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
-        if any(block.get("type") == "tool_result" for block in blocks):
-            texts = [text for text in texts if text.strip() != TOOL_LOADED]
-    else:
-        texts = []
+    blocks = as_dicts(content)
+    texts = [content] if isinstance(content, str) else [as_text(block.get("text")) for block in blocks]
+    if any(block.get("type") == "tool_result" for block in blocks):
+        texts = [text for text in texts if text.strip() != TOOL_LOADED]
     return "\n".join(text.strip() for text in texts if is_typed(text))
 
 

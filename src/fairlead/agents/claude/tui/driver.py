@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.background import BackgroundTasks
-from fairlead.agents.claude.base_driver import ClaudeDriver
+from fairlead.agents.claude.base_driver import BackgroundTasks, ClaudeDriver
 from fairlead.agents.claude.launch import ALWAYS_ASKED, ASK_BINDS_SINCE, PreparedLaunch, resumes_by_command
 from fairlead.agents.claude.stdio import tool_hooks
 from fairlead.agents.claude.tui import keys

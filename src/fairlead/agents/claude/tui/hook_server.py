@@ -32,8 +32,8 @@ from fairlead.agents.links.api import DialInTokens
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.web.requests import ServiceCall
-from fairlead.model.web.routes import Request, Response, Route, Steps
+from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.routes import Request, Route, Steps
 from fairlead.system.clock import Clock, Timer
 
 logger = logging.getLogger("fairlead.agents.claude")
@@ -97,7 +97,7 @@ def settings_json(url: str, events: Sequence[str], certificate: str = "", starts
     return msgspec.json.encode({"disableAllHooks": False, "env": named, "hooks": hooks}).decode()
 
 
-class RunHook(ServiceCall, frozen=True):
+class RunHook(ServiceCall[bytes], frozen=True):
     """-> the answer's bytes. Run a hook of a session's agent; there is no timeout."""
 
     session: SessionId
@@ -123,11 +123,8 @@ class HookServer:
         if unknown:
             raise ValueError(f"no such hooks: {sorted(unknown)}")
         url = self._gateway + PATH.removesuffix("/{event}").format(session=session)
-        variables = {
-            URL_VARIABLE: url,
-            TOKEN_VARIABLE: self._tokens.issue(session),
-            CERTIFICATE_VARIABLE: self._certificate,
-        }
+        token = self._tokens.issue(session)
+        variables = {URL_VARIABLE: url, TOKEN_VARIABLE: token, CERTIFICATE_VARIABLE: self._certificate}
         post = HookEndpoint(handlers, variables, self._clock, lambda: self._shut(session, post))
         self._endpoints[session] = post
         return post
@@ -151,7 +148,7 @@ class HookServer:
             ),
         )
 
-    def performers(self) -> Mapping[type[ServiceCall], Callable[[Identity, Any], Awaitable[Any]]]:
+    def performers(self) -> Mapping[type[ServiceCall[Any]], Callable[[Identity, Any], Awaitable[Any]]]:
         return {RunHook: self._run}
 
     async def _run(self, who: Identity, action: RunHook) -> bytes:

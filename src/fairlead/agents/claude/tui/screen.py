@@ -67,12 +67,8 @@ def read(screen: Screen) -> ScreenState:
 def _box(lines: tuple[str, ...]) -> tuple[int, int] | None:
     """The rules around the lowest prompt."""
     rules = [index for index, line in enumerate(lines) if _is_rule(line)]
-    for top, bottom in reversed(list(pairwise(rules))):
-        if bottom - top > 1 and lines[top + 1][:1] in ("❯", "!", "#"):
-            return top, bottom
-        if bottom - top > 1:
-            return None
-    return None
+    lowest = next(((top, bottom) for top, bottom in reversed(list(pairwise(rules))) if bottom - top > 1), None)
+    return lowest if lowest is not None and lines[lowest[0] + 1][:1] in ("❯", "!", "#") else None
 
 
 def _is_rule(line: str) -> bool:

@@ -17,6 +17,7 @@ from fairlead.agents.claude.transcripts.ordering import REMEMBERED, RowOrdering,
 from fairlead.agents.claude.transcripts.reader import SessionReader
 from fairlead.agents.claude.versions import abilities
 from fairlead.agents.claude.wire.framing import OversizeSpill
+from fairlead.agents.claude.wire.records import as_text
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId
@@ -187,7 +188,7 @@ class TranscriptTail:
         if self._copied is None:
             return False
         row = identify(record.raw)
-        if row is not None and isinstance(row.uuid, str) and row.uuid:
+        if isinstance(row.uuid, str) and row.uuid:
             copied = row.uuid in self._copied
             self._copied.discard(row.uuid)
             self._has_own = self._has_own or not copied
@@ -201,7 +202,6 @@ class TranscriptTail:
 def _ids(path: Path) -> set[str]:
     try:
         with path.open("rb") as file:
-            rows = [identify(line) for line in file]
+            return {name for line in file if (name := as_text(identify(line).uuid))}
     except OSError:
         return set()
-    return {row.uuid for row in rows if row is not None and isinstance(row.uuid, str)}

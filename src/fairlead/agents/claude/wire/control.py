@@ -1,4 +1,6 @@
-"""The control protocol: requests in both directions, their answers, and validation of an answer's shape. Pure.
+"""The control protocol and all lines that we send: requests in both directions, their answers, prompts. Pure.
+
+The lines that we send are a closed set: an unknown type ends 2.1.37.
 
 Both sides send `control_request` and answer with `control_response`, matched by `request_id`: the CLI sends
 can_use_tool, hook_callback and mcp_message; we send the rest, and mcp_message too. An unknown subtype is stored and
@@ -18,6 +20,28 @@ from fairlead.model.errors import AgentRefused
 def request_line(request_id: str, subtype: str, fields: Mapping[str, Any]) -> bytes:
     """The line of our request. `fields` cannot change its subtype."""
     return encode_line({"type": "control_request", "request_id": request_id, "request": {**fields, "subtype": subtype}})
+
+
+def user_line(content: Any, session_id: str = "", uuid: str = "") -> bytes:
+    """The line for a prompt: `content` is a plain string or a list of content blocks.
+
+    `session_id` is empty in the first prompt; later it is the id from the init record."""
+    message = {"role": "user", "content": content}
+    prompt = {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": session_id}
+    return encode_line({**prompt, "uuid": uuid} if uuid else prompt)
+
+
+def cancel_line(request_id: str) -> bytes:
+    """The line that cancels one of our requests. Never send it to 2.1.37: see versions.py."""
+    return encode_line({"type": "control_cancel_request", "request_id": request_id})
+
+
+def keep_alive_line() -> bytes:
+    return encode_line({"type": "keep_alive"})
+
+
+def environment_line(variables: dict[str, str]) -> bytes:
+    return encode_line({"type": "update_environment_variables", "variables": variables})
 
 
 # --- the CLI's requests -----------------------------------------------------------------------------

@@ -10,67 +10,32 @@ import msgspec
 
 from fairlead.agents.claude.wire import records as wire
 from fairlead.agents.claude.wire.markers import MARKERS
-from fairlead.agents.claude.wire.records import WireRecord
+from fairlead.agents.claude.wire.records import WireRecord, as_text
 from fairlead.model.formats.json_repair import repair_json
 
-_QUIET_TYPES: Final = frozenset(
-    {
-        "streamlined_text",
-        "streamlined_tool_use_summary",
-        "command_lifecycle",
-        "active_goal",
-        "prompt_suggestion",
-        "conversation_reset",
-        # rows of transcripts
-        "agent-name",
-        "api-request",
-        "api-request-blob",
-        "api-request-shape",
-        "atis-latch",
-        "attachment",
-        "cost-state",
-        "file-history-delta",
-        "file-history-snapshot",
-        "last-prompt",
-        "mode",
-        "permission-mode",
-        "queue-operation",
-        "tag",
-        "tools-used",
-    }
-)
+# fmt: off
+_QUIET_TYPES: Final = frozenset({
+    "streamlined_text", "streamlined_tool_use_summary", "command_lifecycle", "active_goal", "prompt_suggestion",
+    "conversation_reset",
+    # rows of transcripts
+    "agent-name", "api-request", "api-request-blob", "api-request-shape", "atis-latch", "attachment", "cost-state",
+    "file-history-delta", "file-history-snapshot", "last-prompt", "mode", "permission-mode", "queue-operation", "tag",
+    "tools-used",
+})
 """Types, seen or documented, that carry nothing to show to a person."""
 
-_NOTICE_SUBTYPES: Final = frozenset(
-    {
-        "api_error",
-        "api_retry",
-        "files_persisted",
-        "informational",
-        "local_command",
-        "local_command_output",
-        "memory_recall",
-        "mirror_error",
-        "notification",
-        "permission_denied",
-        "plugin_install",
-        "session_title_changed",
-        "session_writes_lost",
-        "worker_shutting_down",
-    }
-)
+_NOTICE_SUBTYPES: Final = frozenset({
+    "api_error", "api_retry", "files_persisted", "informational", "local_command", "local_command_output",
+    "memory_recall", "mirror_error", "notification", "permission_denied", "plugin_install", "session_title_changed",
+    "session_writes_lost", "worker_shutting_down",
+})
 """System subtypes with a message for a person outside the conversation (also all that begin with `model_refusal`)."""
 
-_QUIET_SUBTYPES: Final = frozenset(
-    {
-        "commands_changed",
-        "control_request_progress",
-        "elicitation_complete",
-        "session_state_changed",
-        "thinking_tokens",
-        "turn_duration",
-    }
-)
+_QUIET_SUBTYPES: Final = frozenset({
+    "commands_changed", "control_request_progress", "elicitation_complete", "session_state_changed", "thinking_tokens",
+    "turn_duration",
+})
+# fmt: on
 
 _TYPES: Final[dict[str, type[Any]]] = {
     "user": wire.UserRecord,
@@ -137,8 +102,8 @@ def decode(raw: bytes) -> WireRecord:
         pass
     try:
         return _decode(repair_json(raw))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return wire.InvalidRecord(problem=str(error))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return wire.InvalidRecord()
 
 
 def decode_row(raw: bytes) -> WireRecord:
@@ -163,12 +128,11 @@ def _decode(raw: bytes) -> WireRecord:
 def _unknown(raw: bytes) -> WireRecord:
     data = _any.decode(raw)
     if not isinstance(data, dict):
-        return wire.InvalidRecord(problem="not an object")
-    kind, subtype, uuid = data.get("type"), data.get("subtype"), data.get("uuid")
+        return wire.InvalidRecord()
     return wire.UnknownRecord(
-        type=kind if isinstance(kind, str) else "",
-        subtype=subtype if isinstance(subtype, str) else "",
-        uuid=uuid if isinstance(uuid, str) else None,
+        type=as_text(data.get("type")),
+        subtype=as_text(data.get("subtype")),
+        uuid=as_text(data.get("uuid")) or None,
         parentUuid=data.get("parentUuid"),
         isSidechain=data.get("isSidechain"),
         agentId=data.get("agentId"),

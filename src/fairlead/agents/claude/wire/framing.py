@@ -31,7 +31,6 @@ class OversizeSpill(Protocol):
     def write(self, piece: bytes) -> None: ...
     def done(self) -> str:
         """Finish the line and return the name of the place where it is stored."""
-        ...
 
 
 class LineSplitter:

@@ -10,7 +10,7 @@ import msgspec
 
 from fairlead.agents.claude.wire.control import check_answer
 from fairlead.agents.claude.wire.records import ControlAnswer, ControlRequest
-from fairlead.model.errors import AgentFailed, AgentNotRunning, AgentRefused, AgentTimeout
+from fairlead.model.errors import AgentFailed, AgentNotRunning, AgentRefused
 
 TIMEOUT: Final = 15.0
 SLOW_TIMEOUT: Final = 60.0
@@ -63,13 +63,6 @@ class PendingRequests(Generic[T]):
     def drop(self, request_id: str) -> None:
         """Drop a request that its caller has given up; a later answer has no effect."""
         self._waiting.pop(request_id, None)
-
-    def expire(self, request_id: str) -> list[Settled[T]]:
-        """Fail a request with AgentTimeout, if it is still open."""
-        if request_id not in self._waiting:
-            return []
-        subtype, token = self._waiting.pop(request_id)
-        return [Settled(token, error=AgentTimeout(f"The agent did not answer {subtype}.", subtype=subtype))]
 
     def close(self, reason: str) -> list[Settled[T]]:
         """Fail all requests with AgentNotRunning, since the agent has exited, and accept no more."""

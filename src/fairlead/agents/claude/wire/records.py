@@ -16,6 +16,11 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def as_dicts(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list; empty for anything that is not a list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 class BaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Fields of most messages. Only transcripts have `agentId`, `isSidechain`, `isMeta`, `version`, `parentUuid`."""
 
@@ -25,6 +30,7 @@ class BaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     # Any: an invalid link to the parent must not make the whole row invalid.
     parentUuid: Any = None
     isSidechain: Any = None
+    agentId: Any = None
 
     @property
     def parent_call(self) -> str:
@@ -47,12 +53,6 @@ class BaseRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.isSidechain is True
 
 
-class _Row(BaseRecord, frozen=True, kw_only=True):
-    """A record that may stand in a transcript between two rows of a conversation."""
-
-    agentId: Any = None
-
-
 # --- conversation --------------------------------------------------------------------------------
 
 
@@ -60,7 +60,6 @@ class ApiMessage(msgspec.Struct, frozen=True, kw_only=True):
     """The `message` of user and assistant records: the Messages API's own shape."""
 
     id: str | None = None
-    role: str | None = None
     model: str | None = None
     content: Any = None
     stop_reason: str | None = None
@@ -152,7 +151,7 @@ class RateLimitRecord(BaseRecord, frozen=True, kw_only=True):
     rate_limit_info: dict[str, Any]
 
 
-class ProgressRecord(_Row, frozen=True, kw_only=True):
+class ProgressRecord(BaseRecord, frozen=True, kw_only=True):
     """Progress of hooks, shells and subagents: a transcript row, and sometimes a record of the wire."""
 
     data: dict[str, Any]
@@ -168,8 +167,6 @@ class Init(BaseRecord, frozen=True, kw_only=True):
     model: str | None = None
     permissionMode: str | None = None
     claude_code_version: str | None = None
-    apiKeySource: str | None = None
-    output_style: str | None = None
     tools: list[str] | None = None
     slash_commands: list[str] | None = None
     mcp_servers: list[dict[str, Any]] | None = None
@@ -183,7 +180,7 @@ class Status(BaseRecord, frozen=True, kw_only=True):
     permissionMode: str | None = None
 
 
-class CompactBoundary(_Row, frozen=True, kw_only=True):
+class CompactBoundary(BaseRecord, frozen=True, kw_only=True):
     """`compact_metadata` on the wire, `compactMetadata` (or the micro form) in the transcript."""
 
     compact_metadata: dict[str, Any] | None = None
@@ -218,14 +215,13 @@ class TaskNotification(BaseRecord, frozen=True, kw_only=True):
     tool_use_id: str | None = None
     status: str | None = None
     summary: str | None = None
-    output_file: str | None = None
 
 
 class BackgroundTasks(BaseRecord, frozen=True, kw_only=True):
     tasks: list[dict[str, Any]]
 
 
-class HookRecord(_Row, frozen=True, kw_only=True):
+class HookRecord(BaseRecord, frozen=True, kw_only=True):
     """hook_started, hook_progress and hook_response, matched by `hook_id`."""
 
     subtype: str
@@ -239,7 +235,7 @@ class HookRecord(_Row, frozen=True, kw_only=True):
     outcome: str | None = None
 
 
-class SystemNotice(_Row, frozen=True, kw_only=True):
+class SystemNotice(BaseRecord, frozen=True, kw_only=True):
     """Every other system message for a person; the field that holds the text depends on the subtype."""
 
     subtype: str
@@ -250,7 +246,7 @@ class SystemNotice(_Row, frozen=True, kw_only=True):
     error: Any = None
 
 
-class SystemQuiet(_Row, frozen=True, kw_only=True):
+class SystemQuiet(BaseRecord, frozen=True, kw_only=True):
     """A known system message with nothing to show to a person."""
 
     subtype: str
@@ -295,7 +291,7 @@ class KeepAlive(msgspec.Struct, frozen=True, kw_only=True):
 # --- others ---------------------------------------------------------------------------------------
 
 
-class QuietRecord(_Row, frozen=True, kw_only=True):
+class QuietRecord(BaseRecord, frozen=True, kw_only=True):
     """A record of a known type with nothing to show to a person."""
 
     type: str
@@ -304,12 +300,11 @@ class QuietRecord(_Row, frozen=True, kw_only=True):
 class TitleRecord(BaseRecord, frozen=True, kw_only=True):
     """A transcript row with the session's title."""
 
-    type: str
     summary: str | None = None
     customTitle: str | None = None
 
 
-class UnknownRecord(_Row, frozen=True, kw_only=True):
+class UnknownRecord(BaseRecord, frozen=True, kw_only=True):
     """An object of an unknown type, or with fields of unexpected types."""
 
     type: str = ""
@@ -317,39 +312,8 @@ class UnknownRecord(_Row, frozen=True, kw_only=True):
 
 
 class InvalidRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that is not a JSON object; `problem` says why."""
-
-    problem: str
+    """A line that is not a JSON object."""
 
 
-WireRecord = (
-    UserRecord
-    | AssistantRecord
-    | StreamRecord
-    | ResultRecord
-    | ToolProgressRecord
-    | ToolUseSummary
-    | AuthStatus
-    | RateLimitRecord
-    | ProgressRecord
-    | Init
-    | Status
-    | CompactBoundary
-    | TaskStarted
-    | TaskProgress
-    | TaskUpdated
-    | TaskNotification
-    | BackgroundTasks
-    | HookRecord
-    | SystemNotice
-    | SystemQuiet
-    | ControlRequest
-    | ControlResponse
-    | ControlCancel
-    | KeepAlive
-    | QuietRecord
-    | TitleRecord
-    | Marker
-    | UnknownRecord
-    | InvalidRecord
-)
+WireRecord = BaseRecord | Marker | ControlRequest | ControlResponse | ControlCancel | KeepAlive | InvalidRecord
+"""What a line decodes to; see decode.py for the class of each type."""

@@ -35,7 +35,8 @@ from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import MessageId, SessionId, is_uuid
 from fairlead.model.policy import BadRule
-from fairlead.model.web.broadcast import BroadcastChannel, JoinChannel
+from fairlead.model.web.broadcast import JoinChannel
+from fairlead.model.web.requests import do
 from fairlead.model.web.sockets import Effect, EnterChannel, Flow, Handshake, RunFlow, SocketRoute, Subscribe, Write
 from fairlead.uploads.api import ClaimedUpload, ClaimUploads
 
@@ -222,14 +223,14 @@ class ChatConversation:
         # second time, which it does when it is notified of a change while nothing runs.
         attachment.last = memory.last
         with suppress(FairleadError):
-            view: q.SessionView = yield q.GetSession(session)
+            view = yield from do(q.GetSession(session))
             if frames := CODEC.session(view.summary, self._now()):
                 yield Write(frames)
 
     # --- a prompt
 
     def _send(self, session: SessionId, asked: SendMessage, attachment: Attachment) -> Flow:
-        view: q.SessionView = yield q.GetSession(session)
+        view = yield from do(q.GetSession(session))
         for command in setting_commands(asked, msgspec.convert(view.settings, cmd.Settings)):
             try:
                 reply: cmd.Reply = yield command
@@ -342,7 +343,7 @@ def _wanted(asked: SubscribeTo, memory: HistoryMemory) -> int:
 
 
 def _join_session_list() -> Flow:
-    channel: BroadcastChannel = yield JoinChannel(CODEC)
+    channel = yield from do(JoinChannel(CODEC))
     yield EnterChannel(channel)
 
 

@@ -7,8 +7,9 @@ from typing import Final
 
 from fairlead.clients.claudecodeui.chat.attachments import fields
 from fairlead.model.errors import FairleadError
-from fairlead.model.web.routes import Request, Response, Routes, Steps, json_response
-from fairlead.uploads.api import AcceptForm, FileForm, ReadUpload, Upload
+from fairlead.model.web.requests import do
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
+from fairlead.uploads.api import AcceptForm, FileForm, ReadUpload
 
 FORM: Final = FileForm("files")
 IMAGES: Final = FileForm("images")
@@ -29,7 +30,7 @@ def upload_images(request: Request) -> Steps:
 
 def _accept(form: FileForm) -> Steps:
     try:
-        uploads: tuple[Upload, ...] = yield AcceptForm(form)
+        uploads = yield from do(AcceptForm(form))
     except FairleadError as error:
         return json_response({"error": error.message}, error.status)
     return json_response({form.field if form is IMAGES else "attachments": [fields(each) for each in uploads]})
@@ -39,7 +40,7 @@ def _accept(form: FileForm) -> Steps:
 @ROUTES.get("/api/assets/images/{name}", "view", "assets.images")
 def download(request: Request) -> Steps:
     try:
-        response: Response = yield ReadUpload(request.params["name"])
+        response = yield from do(ReadUpload(request.params["name"]))
     except FairleadError as error:
         return json_response({"error": error.message}, error.status)
     return response

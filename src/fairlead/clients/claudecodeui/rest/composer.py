@@ -12,8 +12,9 @@ from fairlead.model import queries as q
 from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.policy import PermissionMode
 from fairlead.model.store import Summary
+from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
-from fairlead.sessions.api.session_choices import ReadSessionChoices, SessionChoices
+from fairlead.sessions.api.session_choices import ReadSessionChoices
 
 DEFAULT: Final = "default"
 MODELS: Final = ((DEFAULT, "Default"), ("sonnet", "Sonnet"), ("opus", "Opus"), ("haiku", "Haiku"))
@@ -63,8 +64,7 @@ def _check_provider(request: Request) -> None:
 
 
 @ROUTES.get(f"{AGENT}/models", "view", "models")
-def models(request: Request) -> Steps:
-    yield from ()
+def models(request: Request) -> Response:
     _check_provider(request)
     efforts = {"default": DEFAULT, "values": [{"value": effort, "label": effort.title()} for effort in EFFORTS]}
     options = [{"value": value, "label": label, "effort": efforts} for value, label in MODELS]
@@ -73,7 +73,7 @@ def models(request: Request) -> Steps:
 
 @ROUTES.get("/api/providers/capabilities", "view", "capabilities")
 def capabilities(request: Request) -> Steps:
-    choices: SessionChoices = yield ReadSessionChoices()
+    choices = yield from do(ReadSessionChoices())
     own = {
         "provider": PROVIDER,
         "permissionModes": [mode for mode in OFFERED if mode in choices.modes],
@@ -89,7 +89,7 @@ def capabilities(request: Request) -> Steps:
 def active_model(request: Request) -> Steps:
     """A session's model. `source` shows whether it was chosen for this session."""
     _check_provider(request)
-    view: q.SessionView = yield q.GetSession(request.session)
+    view = yield from do(q.GetSession(request.session))
     chosen, effort = str(view.settings.get("model", "")), str(view.settings.get("effort", ""))
     fields = {"provider": PROVIDER, "model": chosen or DEFAULT, "effort": effort or None}
     return ok({**fields, "source": "session" if chosen else DEFAULT})
@@ -112,7 +112,7 @@ def set_effort(request: Request) -> Steps:
     if effort not in (DEFAULT, *EFFORTS):
         return refused(400, "INVALID_EFFORT", f"effort is one of {', '.join((DEFAULT, *EFFORTS))}.")
     session = request.session
-    view: q.SessionView = yield q.GetSession(session)
+    view = yield from do(q.GetSession(session))
     settings = msgspec.convert({**view.settings, "effort": "" if effort == DEFAULT else effort}, cmd.Settings)
     yield cmd.Configure(session=session, settings=settings)
     return ok({"provider": PROVIDER, "effort": effort})
@@ -140,9 +140,8 @@ def commands(request: Request) -> Steps:
 
 
 @ROUTES.post("/api/commands/execute", "view", "commands.execute", body_limit=SMALL)
-def execute(request: Request) -> Steps:
+def execute(request: Request) -> Response:
     """Return the command unchanged: it goes to the agent as it was typed."""
-    yield from ()
     body = request.json(ExecuteBody)
     content = " ".join((body.commandName, *body.args))
     about = {"metadata": {}, "hasFileIncludes": False, "hasBashCommands": False}
@@ -150,9 +149,8 @@ def execute(request: Request) -> Steps:
 
 
 @ROUTES.get(f"{AGENT}/auth/status", "view", "agent.auth")
-def auth_status(request: Request) -> Steps:
+def auth_status(request: Request) -> Response:
     """Always authenticated: the agent's login, if it needs one, is a matter of the host that runs the gateway."""
-    yield from ()
     own = request.params["provider"] == PROVIDER
     fields = {"installed": own, "authenticated": own, "email": None, "method": "gateway" if own else None}
     return ok(
@@ -161,28 +159,24 @@ def auth_status(request: Request) -> Steps:
 
 
 @ROUTES.get(f"{AGENT}/mcp/servers", "view", "mcp")
-def mcp_servers(request: Request) -> Steps:
+def mcp_servers(request: Request) -> Response:
     """Always empty: MCP servers are configured in the gateway."""
-    yield from ()
     return ok({"provider": request.params["provider"], "scope": request.query.get("scope", "user"), "servers": []})
 
 
 @ROUTES.get(f"{AGENT}/skills", "view", "skills")
-def skills(request: Request) -> Steps:
-    yield from ()
+def skills(request: Request) -> Response:
     _check_provider(request)
     return ok({"provider": PROVIDER, "skills": []})
 
 
 @ROUTES.get("/api/taskmaster/tasks/{project}", "view", "tasks")
-def tasks(request: Request) -> Steps:
-    yield from ()
+def tasks(request: Request) -> Response:
     return json_response({"projectId": request.params["project"], "tasks": []})
 
 
 @ROUTES.get("/api/projects/{project}/taskmaster", "view", "project_tasks")
-def project_tasks(request: Request) -> Steps:
-    yield from ()
+def project_tasks(request: Request) -> Response:
     return json_response({"projectId": request.params["project"], "taskmaster": None})
 
 

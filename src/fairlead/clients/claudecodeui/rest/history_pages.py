@@ -13,9 +13,9 @@ from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId, is_uuid
-from fairlead.model.store import Entry, RowPage
+from fairlead.model.store import Entry
 from fairlead.model.views import NewRow, ReplaceRow
-from fairlead.model.web.requests import Response
+from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Request, Routes, Steps
 
 MOST: Final = 32 << 20
@@ -40,20 +40,20 @@ def messages(request: Request) -> Steps:
     try:
         # A session opens before its long transcript is fully read; reading starts at the file's beginning.
         if limit and not offset and not (yield q.WaitLoaded(session, wait=False)):
-            preview: q.TranscriptPreview = yield q.PreviewTranscript(session, max(PREVIEW_ROWS, 4 * limit))
+            preview = yield from do(q.PreviewTranscript(session, max(PREVIEW_ROWS, 4 * limit)))
             rows = last_rows(session, preview)
             if len(rows) >= limit:
                 tokens = last_context_tokens(preview)
                 return _page(rows[-limit:], len(rows) + 1, more=True, offset=0, limit=limit, tokens=tokens)
         yield q.WaitLoaded(session)
-        head: RowPage = yield q.ReadRows(session, NAME, limit=1)
+        head = yield from do(q.ReadRows(session, NAME, limit=1))
         total = head.head
         end = max(total - offset, 0)
         wanted = end if limit is None else min(limit, end)
         found: list[bytes] = []
         size = 0
         while wanted and size < MOST:
-            page: RowPage = yield q.ReadRows(session, NAME, before=end + 1, limit=min(wanted, STRIDE))
+            page = yield from do(q.ReadRows(session, NAME, before=end + 1, limit=min(wanted, STRIDE)))
             if not page.rows:
                 break
             found[:0] = [row.data for row in page.rows]

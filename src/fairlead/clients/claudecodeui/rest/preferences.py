@@ -7,6 +7,7 @@ copy. Scheduled messages do not exist: the gateway's schedules start separate ag
 from typing import Any, Final
 
 from fairlead.clients.claudecodeui.rest.responses import SMALL, always, ok, refused
+from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.sessions.api.preferences import ReadPreferences, SavePreferences
 
@@ -21,7 +22,7 @@ ROUTES: Final = Routes("claudecodeui.")
 
 @ROUTES.get(_SETTINGS, "view", "preferences")
 def read(request: Request) -> Steps:
-    kept: dict[str, Any] = yield ReadPreferences(CLIENT)
+    kept = yield from do(ReadPreferences(CLIENT))
     return json_response({"success": True, "preferences": kept})
 
 
@@ -34,9 +35,8 @@ def save(request: Request) -> Steps:
 @ROUTES.get(_DRAFTS, "view", "drafts")
 @ROUTES.put(_DRAFTS, "view", "drafts.save")
 @ROUTES.delete(_DRAFTS, "view", "drafts.delete", body_limit=SMALL)
-def drafts(request: Request) -> Steps:
+def drafts(request: Request) -> Response:
     """Answer without a list, which differs from an empty one: the app continues with its own drafts."""
-    yield from ()
     return json_response({"success": True, "stored": False})
 
 

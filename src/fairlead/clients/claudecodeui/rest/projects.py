@@ -19,14 +19,14 @@ from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.store import Summary
 from fairlead.model.web.broadcast import Broadcast
-from fairlead.model.web.routes import Request, Routes, Step, Steps, json_response
+from fairlead.model.web.requests import Step, do
+from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.sessions.api.session_choices import (
     UNMARKED,
     FolderMarks,
     ListFolder,
     MarkFolder,
     ReadSessionChoices,
-    SessionChoices,
 )
 
 PATH: Final = "/api/projects"
@@ -66,7 +66,7 @@ def _by_folder() -> Generator[Step, Any, tuple[Sessions, Mapping[str, FolderMark
     for summary in (yield from q.every_session()):
         if summary.cwd:
             found.setdefault(summary.cwd, []).append(summary)
-    choices: SessionChoices = yield ReadSessionChoices()
+    choices = yield from do(ReadSessionChoices())
     for folder in (*choices.folders, *choices.roots):
         found.setdefault(folder, [])
     return found, choices.marks
@@ -118,7 +118,7 @@ def create(request: Request) -> Steps:
     path = request.json(NewProject).path.strip()
     if not path:
         return refused(400, "PROJECT_PATH_REQUIRED", "path is required.")
-    folder: str = yield ListFolder(path)
+    folder = yield from do(ListFolder(path))
     return json_response({"success": True, "project": _project(folder, [])})
 
 

@@ -5,14 +5,15 @@ renders that text, and crashes on anything else. A header marks an invalid token
 no other response may carry that header. A token past half of its lifetime is replaced.
 """
 
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final
 
 from msgspec import structs
 
-from fairlead.auth.api.accounts import RenewToken, SignedIn, TooManyAttempts
+from fairlead.auth.api.accounts import RenewToken, TooManyAttempts
 from fairlead.model.errors import BadId, FairleadError, NotFound
-from fairlead.model.web.requests import Response
+from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Handler, Request, Route, Steps, json_response
 from fairlead.model.web.sockets import SocketRoute
 
@@ -50,14 +51,9 @@ def query_number(request: Request, name: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
 
 
-def always(response: Response) -> Handler:
+def always(response: Response) -> Callable[[Request], Response]:
     """A handler whose response is always the same."""
-
-    def handle(request: Request) -> Steps:
-        yield from ()
-        return response
-
-    return handle
+    return lambda request: response
 
 
 def with_errors_and_renewal(handler: Handler) -> Handler:
@@ -71,7 +67,7 @@ def with_errors_and_renewal(handler: Handler) -> Handler:
             answer = error_response(request, error)
         if not request.who.expires or not isinstance(answer, Response):
             return answer
-        new: SignedIn | None = yield RenewToken()
+        new = yield from do(RenewToken())
         if new is None:
             return answer
         return structs.replace(answer, headers=(*answer.headers, (REFRESHED, new.token)))

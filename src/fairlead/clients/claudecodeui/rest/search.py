@@ -15,8 +15,8 @@ from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
-from fairlead.model.store import SearchHit, SessionFilter, SessionPage, Summary
-from fairlead.model.web.requests import Response
+from fairlead.model.store import SearchHit, SessionFilter, Summary
+from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Request, Routes, Steps
 
 LIMIT: Final = 50
@@ -32,8 +32,8 @@ def search(request: Request) -> Steps:
     if not words:
         return refused(400, "QUERY_REQUIRED", "q must have the words to search for.")
     limit, _ = bounds(request, LIMIT, MOST)
-    titles: SessionPage = yield q.ListSessions(SessionFilter(words=words, limit=limit))
-    hits: tuple[SearchHit, ...] = yield q.SearchText(words, limit=limit)
+    titles = yield from do(q.ListSessions(SessionFilter(words=words, limit=limit)))
+    hits = yield from do(q.SearchText(words, limit=limit))
     found: dict[str, dict[SessionId, list[SearchHit]]] = {}
     summaries: dict[SessionId, Summary] = {}
     for hit in hits:
@@ -56,7 +56,7 @@ def search(request: Request) -> Steps:
 def _summary(session: SessionId) -> Any:
     """Steps: the session's summary; None if it was deleted in the meantime."""
     try:
-        view: q.SessionView = yield q.GetSession(session)
+        view = yield from do(q.GetSession(session))
     except NotFound:
         return None
     return view.summary

@@ -19,6 +19,7 @@ from fairlead.model.errors import NotFound
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import session_id
 from fairlead.model.store import Summary
+from fairlead.model.web.requests import do
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
 
 PATH: Final = "/api/providers/sessions"
@@ -55,15 +56,15 @@ def create(request: Request) -> Steps:
     if not body.projectPath.strip():
         return refused(400, "PROJECT_PATH_REQUIRED", "projectPath is required.")
     title = title_of(body.initialMessage)
-    reply: cmd.Reply = yield cmd.Create(session=session_id(request.fresh), cwd=body.projectPath.strip(), title=title)
-    view: q.SessionView = yield q.GetSession(reply.session)
+    reply = yield from do(cmd.Create(session=session_id(request.fresh), cwd=body.projectPath.strip(), title=title))
+    view = yield from do(q.GetSession(reply.session))
     fields = {"sessionId": reply.session, "provider": PROVIDER, "projectPath": view.summary.cwd}
     return ok({**fields, "sessionName": title or UNTITLED}, 201)
 
 
 @ROUTES.get(ONE, "view", "sessions.get")
 def details(request: Request) -> Steps:
-    view: q.SessionView = yield q.GetSession(request.session)
+    view = yield from do(q.GetSession(request.session))
     summary = view.summary
     project = {**project_fields(summary.cwd), "isArchived": False} if summary.cwd else None
     return ok({**session_json(summary), "createdAt": iso_timestamp(summary.created), "project": project})
@@ -89,7 +90,7 @@ def running(request: Request) -> Steps:
 def _run(summary: Summary) -> Any:
     """Steps: the start of the current run, and the number of its last frame."""
     memory = read_memory((yield q.ReadProjection(summary.session, NAME)))
-    first: q.EventPage = yield q.ReadEvents(summary.session, after=memory.run, limit=1)
+    first = yield from do(q.ReadEvents(summary.session, after=memory.run, limit=1))
     began = ev.decode(bytes(first.events[0])).at if first.events else summary.updated
     return {"startedAt": began, "lastSeq": memory.last}
 
@@ -129,7 +130,7 @@ def session_json(summary: Summary) -> Fields:
 @ROUTES.get(f"{ONE}/provider-id", "view", "sessions.provider_id")
 def provider_id(request: Request) -> Steps:
     """The agent's own session id: the only call whose purpose is that id."""
-    view: q.SessionView = yield q.GetSession(request.session)
+    view = yield from do(q.GetSession(request.session))
     native = view.summary.agent_session
     if not native:
         return refused(409, "PROVIDER_SESSION_NOT_READY", "The agent has not begun this session yet: send a message.")
@@ -162,8 +163,8 @@ def rename(request: Request) -> Steps:
     title = request.json(SessionName).summary.strip()
     if not title or len(title) > TITLE:
         return refused(400, "INVALID_SUMMARY", f"summary has 1 to {TITLE} characters.")
-    reply: cmd.Reply = yield cmd.Rename(session=request.session, title=title)
-    view: q.SessionView = yield q.GetSession(reply.session)
+    reply = yield from do(cmd.Rename(session=request.session, title=title))
+    view = yield from do(q.GetSession(reply.session))
     return ok({"sessionId": reply.session, "summary": view.summary.title})
 
 
@@ -178,5 +179,5 @@ def delete(request: Request) -> Steps:
 
 @ROUTES.post(f"{ONE}/restore", "chat", "sessions.restore", body_limit=SMALL)
 def restore(request: Request) -> Steps:
-    reply: cmd.Reply = yield cmd.ArchiveSession(session=request.session, archived=False)
+    reply = yield from do(cmd.ArchiveSession(session=request.session, archived=False))
     return ok({"sessionId": reply.session, "isArchived": False})

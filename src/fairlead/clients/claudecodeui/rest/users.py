@@ -11,7 +11,7 @@ import msgspec
 from fairlead.auth.api.accounts import AcceptInvitation, BadInvitation, RenewToken, SignedIn, SignIn
 from fairlead.clients.claudecodeui.rest import invite
 from fairlead.clients.claudecodeui.rest.responses import SMALL, always, refused
-from fairlead.model.web.requests import Response
+from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
 
 ROUTES: Final = Routes("claudecodeui.")
@@ -54,17 +54,16 @@ def register(request: Request) -> Steps:
 
 
 @ROUTES.get("/api/auth/user", "any", "auth.user")
-def user(request: Request) -> Steps:
+def user(request: Request) -> Response:
     # The user of a token that a person made for a script has no number here.
     _, _, number = request.who.credential.partition(":")
     fields = {"id": int(number) if request.who.expires else 0, "username": request.who.user}
-    yield from ()
     return json_response({"user": fields})
 
 
 @ROUTES.post("/api/auth/refresh", "any", "auth.refresh", body_limit=SMALL)
 def refresh(request: Request) -> Steps:
-    new: SignedIn | None = yield RenewToken(now=True)
+    new = yield from do(RenewToken(now=True))
     if new is None:
         return refused(400, "NOT_RENEWABLE", "Only the token of a user who signed in is renewed.")
     return json_response({"token": new.token})

@@ -10,9 +10,9 @@ from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.clients.claudecodeui.rest.projects import folder_of
 from fairlead.clients.claudecodeui.rest.responses import SMALL, always, refused
 from fairlead.model.errors import NotFound
-from fairlead.model.web.requests import Response
-from fairlead.model.web.routes import Handler, Request, Routes, Step, Steps, json_response
-from fairlead.sessions.api.folders import FolderPage, ListFolders
+from fairlead.model.web.requests import Response, Step, do
+from fairlead.model.web.routes import Handler, Request, Routes, Steps, json_response
+from fairlead.sessions.api.folders import ListFolders
 from fairlead.sessions.api.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 
 NO_REPOSITORY: Final = "This folder is not in a git repository."
@@ -46,20 +46,20 @@ def _entry(entry: FileEntry) -> Fields:
 
 def files(request: Request) -> Steps:
     folder = yield from folder_of(request.params["project"])
-    found: tuple[FileEntry, ...] = yield ReadTree(folder)
+    found = yield from do(ReadTree(folder))
     return json_response([_entry(one) for one in found])
 
 
 def text(request: Request) -> Steps:
     folder = yield from folder_of(request.params["project"])
     path = request.query.get("filePath", "")
-    data: bytes = yield ReadFile(folder, path)
+    data = yield from do(ReadFile(folder, path))
     return json_response({"content": data.decode(errors="replace"), "path": path})
 
 
 def content(request: Request) -> Steps:
     folder = yield from folder_of(request.params["project"])
-    data: bytes = yield ReadFile(folder, request.query.get("path", ""))
+    data = yield from do(ReadFile(folder, request.query.get("path", "")))
     kind = next((kind for head, kind in PICTURES.items() if data.startswith(head)), "application/octet-stream")
     return Response(body=data, content_type=kind, headers=SAVED)
 
@@ -67,7 +67,7 @@ def content(request: Request) -> Steps:
 def browse(request: Request) -> Steps:
     """Folders under a path; `~` stands for the allowed roots."""
     path = request.query.get("path", "").strip()
-    page: FolderPage = yield ListFolders("" if path in ("", "~") else path)
+    page = yield from do(ListFolders("" if path in ("", "~") else path))
     found = [{"path": folder.path, "name": folder.name, "type": "directory"} for folder in page.folders]
     return json_response({"path": page.path or "/", "suggestions": found})
 
@@ -110,7 +110,7 @@ def _git_call(handler: Handler) -> Handler:
 def _git(request: Request, what: Any, name: str = "", count: int = 0) -> Generator[Step, Any, GitText]:
     """Steps: git's output. Raises NoRepository."""
     folder = yield from folder_of(request.query.get("project", ""))
-    output: GitText | NotRepository = yield ReadGit(folder, what, name, count)
+    output = yield from do(ReadGit(folder, what, name, count))
     if isinstance(output, NotRepository):
         raise NoRepository
     return output
@@ -120,7 +120,7 @@ def _current(request: Request, name: str) -> Generator[Step, Any, bytes | None]:
     """Steps: the current content of a file; None if it does not exist."""
     try:
         folder = yield from folder_of(request.query.get("project", ""))
-        data: bytes = yield ReadFile(folder, name)
+        data = yield from do(ReadFile(folder, name))
     except NotFound:
         return None
     return data

@@ -8,7 +8,7 @@ from fairlead.model.policy import Behavior, PermissionMode, Rule, Verdict, forma
 from fairlead.sessions.permissions.policy import tools
 from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall, facts_of
 from fairlead.sessions.permissions.policy.fence import fence_doubt, fence_refusal, reads_attached
-from fairlead.sessions.permissions.policy.rules import RuleMatch, edits_plainly, find_allowing_rules, refuses
+from fairlead.sessions.permissions.policy.rules import RuleMatch, find_allowing_rules, may_write, refuses
 
 _WEB_TOOLS = frozenset({tools.FETCH_TOOL, "WebSearch"})
 
@@ -74,7 +74,7 @@ def _by_mode(facts: CallFacts, context: PolicyContext) -> Verdict | None:
             if tool not in tools.COORDINATION_TOOLS:
                 return _mode(Behavior.DENY, "mode delegate leaves only coordination to this agent")
         case PermissionMode.ACCEPT_EDITS:
-            if tool in tools.EDIT_TOOLS and edits_plainly(facts, context):
+            if tool in tools.EDIT_TOOLS and may_write(facts.places, context):
                 return _mode(Behavior.ALLOW, "mode acceptEdits allows edits inside the session's folders")
         case PermissionMode.DEFAULT | PermissionMode.AUTO | PermissionMode.DONT_ASK:
             # In `auto` the CLI's own classifier decides; here the mode allows no more than `default`.

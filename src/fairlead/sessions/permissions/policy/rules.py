@@ -19,13 +19,7 @@ from fairlead.sessions.permissions.policy.paths import BadPath, absolute, patter
 from fairlead.sessions.permissions.policy.protected import is_protected
 from fairlead.sessions.permissions.shell.resolution import ResolvedLine
 from fairlead.sessions.permissions.shell.risks import line_risk
-from fairlead.sessions.permissions.shell.rule_matching import (
-    ANYTHING,
-    coverage,
-    may_be_refused_by,
-    refused_by,
-    shell_pattern,
-)
+from fairlead.sessions.permissions.shell.rule_matching import ANYTHING, coverage, may_refuse, refused_by, shell_pattern
 
 
 class RuleMatch(Enum):
@@ -66,7 +60,7 @@ def refuses(rule: Rule, call: ToolCall, facts: CallFacts, context: PolicyContext
         pattern = shell_pattern(rule.content)
         if refused_by(facts.shell.analysis, pattern):
             return RuleMatch.YES
-        return RuleMatch.MAYBE if may_be_refused_by(facts.shell.analysis, pattern) else RuleMatch.NO
+        return RuleMatch.MAYBE if may_refuse(facts.shell.analysis, pattern) else RuleMatch.NO
     if facts.tool in tools.PATH_TOOLS:
         patterns = _patterns(rule.content, context, as_written=True)
         return _yes(_covers(patterns, (*facts.written, *facts.places)))
@@ -100,11 +94,6 @@ def find_allowing_rules(call: ToolCall, facts: CallFacts, context: PolicyContext
         if rule.content is not None and _content_allows(rule.content, call, facts, context):
             return format_rule(rule), ""
     return None, "it makes programs run things, and no rule names it" if protected else "no rule allows it"
-
-
-def edits_plainly(facts: CallFacts, context: PolicyContext) -> bool:
-    """Return whether an edit stays inside the session's folders and avoids files that make programs run commands."""
-    return _may_write(facts.places, context)
 
 
 def _yes(holds: bool) -> RuleMatch:
@@ -165,7 +154,8 @@ def _all_covered(content: str, places: tuple[str, ...], context: PolicyContext) 
     )
 
 
-def _may_write(places: tuple[str, ...], context: PolicyContext) -> bool:
+def may_write(places: tuple[str, ...], context: PolicyContext) -> bool:
+    """Return whether places are inside the session's folders and are not files that make programs run commands."""
     return context.inside(places) and not any(is_protected(place) for place in places)
 
 
@@ -174,7 +164,7 @@ def _why_not_written(places: tuple[str, ...], context: PolicyContext, *, whole: 
 
     A rule for a program does not cover files that the line writes: those count as edits.
     """
-    if not _may_write(places, context):
+    if not may_write(places, context):
         return "it lies outside of what this session may write, or makes programs run things"
     if whole or context.mode is PermissionMode.ACCEPT_EDITS:
         return None

@@ -255,8 +255,6 @@ def option_risk(words: Sequence[Sequence[str]], named: int) -> str | None:
 
 
 class _Risky:
-    """Decides which words of one command are risky."""
-
     def __init__(self, program: str, second: str, listed: str | None) -> None:
         self.program = program
         self.listed = listed

@@ -82,7 +82,7 @@ class _Follower:
         self.left -= 1
         try:
             if self.left < 0:
-                self.lost = "the line has more paths than are looked at"
+                self.lost = "the line has more paths than are checked"
                 return (tidy(absolute(_literal(path), folder, None)),)
             return readings(_literal(path), folder, None, self.resolve)
         except BadPath:

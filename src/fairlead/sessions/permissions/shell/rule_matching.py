@@ -163,7 +163,7 @@ def refused_by(analysis: ShellAnalysis, pattern: ShellPattern) -> bool:
     return any(pattern.refuses(command) for command in analysis.commands)
 
 
-def may_be_refused_by(analysis: ShellAnalysis, pattern: ShellPattern) -> bool:
+def may_refuse(analysis: ShellAnalysis, pattern: ShellPattern) -> bool:
     """Return whether a deny or ask rule could match the commands that the line runs in the end."""
     if any(problem.kind not in OPEN for problem in analysis.problems):
         return True
