@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs
 from clients.cognova.chat_offline import ChatRecorder, Frame, shown
-from clients.cognova.test_cognova_golden import NAMES, record_case
 from fairlead.model import events as ev
 from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead_testing.cognova_client import Shown
+from golden.cases import case_names, read_log
 from laws.test_cut_and_resume import generated
 
 ALTERED = {"2.1.325-background_shell", "2.1.37-background_shell"}
@@ -117,9 +117,9 @@ def test_every_recorded_session(case: str) -> None:
     check_stored(recorder, [*range(0, end, max(1, end // 10)), end])
 
 
-@pytest.mark.parametrize("case", NAMES)
+@pytest.mark.parametrize("case", case_names("cognova"))
 def test_every_cut_of_every_case_of_this_protocol(case: str) -> None:
-    recorder = record_case(case)
+    recorder = ChatRecorder().replay(read_log("cognova", case))
     end = len(recorder.published)
     check(recorder, [(cut, gap) for cut in range(len(recorder.live()) + 1) for gap in range(end + 1)])
     check_calls(recorder.live())

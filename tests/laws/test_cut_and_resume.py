@@ -19,6 +19,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.sessions.log import PendingEntries
 from fairlead_testing.native_client import Fold, NativeClientState
+from fairlead_testing.replay import unframed
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 Frames = Callable[[Entry], dict[str, Any]]
@@ -56,15 +57,10 @@ def history_of(inputs: Iterable[dict[str, Any]]) -> History:
     return history
 
 
-def unframed(frame: bytes) -> bytes:
-    size = frame[1]
-    return frame[2:] if size < 126 else frame[4:] if size == 126 else frame[10:]
-
-
 VIEWS: dict[str, Frames] = {
-    "native json": lambda entry: msgspec.json.decode(unframed(CODECS["fairlead.v1.json"].encode(SESSION, entry))),
+    "native json": lambda entry: msgspec.json.decode(unframed(CODECS["fairlead.v1.json"].encode(SESSION, entry))[0]),
     "native msgpack": lambda entry: msgspec.msgpack.decode(
-        unframed(CODECS["fairlead.v1.msgpack"].encode(SESSION, entry))
+        unframed(CODECS["fairlead.v1.msgpack"].encode(SESSION, entry))[0]
     ),
 }
 

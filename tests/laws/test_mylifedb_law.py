@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs
-from clients.mylifedb.test_mylifedb_golden import NAMES, lines
 from clients.mylifedb.view_offline import Frame, ViewRecorder
 from fairlead.clients.mylifedb.fold import MyLifeDbReducer
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model.views import NewRow
 from fairlead_testing.mylifedb_client import MyLifeDbClient
+from golden.cases import case_names, read_log
 from laws.test_cut_and_resume import generated
 
 VARIANTS = (MyLifeDbEncoder(state=True), MyLifeDbEncoder(packed=True, state=True))
@@ -95,9 +95,9 @@ def test_every_recorded_session(case: str, variant: MyLifeDbEncoder) -> None:
     check(showing, some(len(showing.places)))
 
 
-@pytest.mark.parametrize("case", NAMES)
+@pytest.mark.parametrize("case", case_names("mylifedb"))
 def test_every_case_of_this_protocol(case: str) -> None:
-    showing = ViewRecorder().run(lines(case, "in.jsonl"))
+    showing = ViewRecorder().replay(read_log("mylifedb", case))
     end = len(showing.places)
     check(showing, [(cut, back) for cut in range(end + 1) for back in range(cut, end + 1)])
 

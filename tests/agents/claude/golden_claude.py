@@ -1,7 +1,8 @@
-"""Golden cases of the Claude interpreter: inputs in `golden/claude/<case>/in.jsonl`, expected events in `out.jsonl`.
+"""Golden cases of the Claude interpreter: inputs in `golden/claude/<case>/records.jsonl`, expected events in
+`events.jsonl`. Most were recorded from the real CLI; `written-*` were written by hand.
 
-A line of `in.jsonl` is one input: `{"agent": record}`, `{"gateway": our line}`, `{"transcript": row}`,
-`{"interrupt": cause}` or `{"exit": reason}`. Run this file to regenerate the outputs; then review the diff.
+A line of `records.jsonl` is one input: `{"agent": record}`, `{"gateway": our line}`, `{"transcript": row}`,
+`{"interrupt": cause}` or `{"exit": reason}`.
 """
 
 import json
@@ -25,11 +26,17 @@ Input = dict[str, Any]
 
 
 def cases() -> list[str]:
-    return sorted(path.parent.name for path in GOLDEN.glob("*/in.jsonl"))
+    """The recorded cases."""
+    return sorted(path.name for path in GOLDEN.iterdir() if not path.name.startswith("written-"))
+
+
+def written() -> list[str]:
+    """The cases that were written by hand."""
+    return sorted(path.name for path in GOLDEN.glob("written-*"))
 
 
 def inputs(case: str) -> list[Input]:
-    return [json.loads(line) for line in (GOLDEN / case / "in.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (GOLDEN / case / "records.jsonl").read_text().splitlines()]
 
 
 def raw(message: Any) -> bytes:
@@ -92,12 +99,3 @@ def output(case: list[Input]) -> list[str]:
         if outcome.drop:
             lines.append(raw({"drop": list(outcome.drop)}).decode())
     return lines
-
-
-def main() -> None:
-    for case in cases():
-        (GOLDEN / case / "out.jsonl").write_text("".join(line + "\n" for line in output(inputs(case))))
-
-
-if __name__ == "__main__":
-    main()

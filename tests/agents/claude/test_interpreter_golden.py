@@ -1,20 +1,24 @@
-"""Recorded traffic of the real CLI, and the resulting events. Change a golden file only after reviewing the diff."""
+"""Recorded traffic of the real CLI, and the resulting events. FAIRLEAD_WRITE=1 rewrites them: then review the diff."""
 
 import json
+import os
 from collections import Counter
 
 import pytest
 
-from agents.claude.golden_claude import GOLDEN, Log, cases, inputs, output
+from agents.claude.golden_claude import GOLDEN, Log, cases, inputs, output, written
 from agents.claude.record_builders import all_of, kinds, the
 from fairlead.model import events as ev
 
 
 @pytest.mark.rules("S004-325")
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", [*cases(), *written()])
 def test_golden(case: str) -> None:
-    expected = (GOLDEN / case / "out.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in output(inputs(case))] == [json.loads(line) for line in expected]
+    made = output(inputs(case))
+    if os.environ.get("FAIRLEAD_WRITE"):
+        (GOLDEN / case / "events.jsonl").write_text("".join(line + "\n" for line in made))
+    expected = (GOLDEN / case / "events.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in made] == [json.loads(line) for line in expected]
 
 
 def log_of(case: str) -> Log:

@@ -314,7 +314,7 @@ def test_every_golden_line_is_the_same_over_a_socket_as_over_a_pipe() -> None:
         await harness.listening
         return harness.received
 
-    for case in sorted(GOLDEN.glob("2.1.*/in.jsonl")):
+    for case in sorted(GOLDEN.glob("2.1.*/records.jsonl")):
         data = case.read_bytes()
         received = asyncio.run(over_a_socket(data.splitlines(keepends=True)))
         assert [decode(line) for line in LineSplitter().feed(received) if isinstance(line, bytes)] == [

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from clients.cognova.chat_offline import SESSION, unframed
+from clients.cognova.chat_offline import SESSION, frames_of
 from clients.cognova.chat_offline import ChatRecorder as Recorder
 from fairlead.clients.claudecodeui.chat.frames import ChatEncoder, RenderContext
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
@@ -22,7 +22,7 @@ def stepped(encoder: Contextual, context: RenderContext, entries: Iterable[Entry
     frames: list[Frame] = []
     for entry in entries:
         context, data = encoder.step(context, SESSION, entry)
-        frames += unframed(data)
+        frames += frames_of(data)
     return frames
 
 

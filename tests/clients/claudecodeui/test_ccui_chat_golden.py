@@ -1,11 +1,6 @@
-"""Golden cases of the chat: tests/golden/claudecodeui/<case>/in.jsonl gives live.jsonl (the frames to sockets) and
-history.json (the rows of GET messages). FAIRLEAD_WRITE=1 rewrites them: then review the diff.
-"""
+"""Properties of the golden cases of the chat (`golden/cases.py`)."""
 
 import json
-import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,9 +9,9 @@ from clients.claudecodeui.chat_harness import frame_kinds
 from clients.claudecodeui.chat_offline import ChatRecorder, Frame, shown
 from clients.cognova.chat_offline import SESSION
 from fairlead.model.formats.numbered_frames import FRAMES
+from golden.cases import case_names, read_history, read_lines
 
-CASES = Path(__file__).parents[2] / "golden" / "claudecodeui"
-NAMES = sorted(path.name for path in CASES.iterdir())
+NAMES = case_names("claudecodeui")
 ELSEWHERE = "transcript"
 """Another program works on this session: the interpreter cannot determine when its turn has ended."""
 ENVELOPE = ("id", "sessionId", "timestamp", "provider", "kind")
@@ -31,16 +26,8 @@ FIELDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def lines(case: str, name: str) -> list[Any]:
-    return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
-
-
-def recorded(case: str) -> ChatRecorder:
-    return ChatRecorder().run(lines(case, "in.jsonl"))
-
-
 def live(case: str) -> list[Frame]:
-    return lines(case, "live.jsonl")
+    return read_lines("claudecodeui", case, "live.jsonl")
 
 
 def kinds(case: str) -> list[str]:
@@ -48,25 +35,14 @@ def kinds(case: str) -> list[str]:
 
 
 def rows(case: str) -> list[Frame]:
-    stored: list[Frame] = json.loads((CASES / case / "history.json").read_text())
+    stored: list[Frame] = read_history("claudecodeui", case)
     return stored
-
-
-def write(case: str, recorder: ChatRecorder) -> None:
-    frames = [json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in recorder.live()]
-    (CASES / case / "live.jsonl").write_text("".join(frames))
-    (CASES / case / "history.json").write_text(json.dumps(recorder.history(), ensure_ascii=False, indent=1) + "\n")
 
 
 @pytest.mark.rules("S003-051", "S003-053", "S003-055", "S003-059")
 @pytest.mark.parametrize("case", NAMES)
-def test_a_case_comes_out_as_written(case: str) -> None:
-    recorder = recorded(case)
-    if os.environ.get("FAIRLEAD_WRITE"):
-        write(case, recorder)
-    frames = recorder.live()
-    assert frames == live(case)
-    assert recorder.history() == rows(case)
+def test_frames_have_the_fields_of_their_kind(case: str) -> None:
+    frames = live(case)
     for frame in frames:
         fields = FIELDS.get(frame["kind"])
         if fields is not None and "parentToolUseId" not in frame:
@@ -152,13 +128,13 @@ def test_a_subagents_rows_name_its_call_and_history_lists_its_calls_there() -> N
 
 @pytest.mark.rules("S003-060")
 def test_sequence_numbers_continue_over_two_runs() -> None:
-    numbers = [frame["seq"] for frame in live("two-runs")]
-    assert kinds("two-runs").count("complete") == 2
+    numbers = [frame["seq"] for frame in live("two-turns")]
+    assert kinds("two-turns").count("complete") == 2
     assert numbers == sorted(set(numbers)) and numbers[0] >= FRAMES
 
 
 def test_unprompted_output_of_the_agent_is_a_separate_run() -> None:
-    assert kinds("own-run").count("complete") == 2
+    assert kinds("own-turn").count("complete") == 2
 
 
 @pytest.mark.rules("S003-007")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import fairlead
-from clients.cognova.chat_offline import unframed
+from clients.cognova.chat_offline import frames_of
 from fairlead.clients.claudecodeui import PROTOCOL
 from fairlead.clients.claudecodeui.chat.conversation import ChatConversation
 from fairlead.clients.claudecodeui.chat.history import NAME, HistoryMemory
@@ -50,7 +50,7 @@ class ChatDriver:
     def say(self, **message: Any) -> "ChatDriver":
         for effect in drive(self.chat, self.chat.received(json.dumps(message).encode(), True), self.answer):
             assert isinstance(effect, Write)
-            self.frames.extend(unframed(effect.frames))
+            self.frames.extend(frames_of(effect.frames))
         return self
 
     def answer(self, step: Any, lane: str) -> Any:
@@ -149,7 +149,7 @@ def test_pending_requests_per_session_and_socket_are_bounded() -> None:
 @pytest.mark.rules("S003-132")
 def test_frames_are_json_text() -> None:
     assert json_frame({"kind": "status"})[0] == 0x81
-    assert unframed(json_frame({"kind": "status", "text": "ä"})) == [{"kind": "status", "text": "ä"}]
+    assert frames_of(json_frame({"kind": "status", "text": "ä"})) == [{"kind": "status", "text": "ä"}]
 
 
 @pytest.mark.rules("S003-124", "S003-125")

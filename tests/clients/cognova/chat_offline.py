@@ -1,25 +1,22 @@
 """Cognova's chat without a server: turns inputs into the frames for peers, live, resumed and as stored messages.
 
-An input is one of the interpreter's (`agent`, `gateway`, `transcript`, `interrupt`, `exit`; see golden_claude), or
-`{"event": {...}}` for an event that the core emits without a record.
+The input is a log of a golden case (`golden/cases.py`), or inputs of the interpreter (see golden_claude).
 """
 
 import json
 from collections.abc import Iterable
 from typing import Any, Self
 
-import msgspec
-
 from agents.claude.golden_claude import Input, feed
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.clients.cognova.chat_frames import ENCODER
 from fairlead.clients.cognova.history import MessageCount, MessageReducer, MessageRenderer, decode_count
-from fairlead.model import events as ev
 from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.sessions.log import PendingEntries
 from fairlead_testing.cognova_client import CognovaClient, Shown
+from fairlead_testing.replay import RecordedLog, unframed
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 BEGIN = 1_771_416_000_000
@@ -28,16 +25,8 @@ BEGIN = 1_771_416_000_000
 Frame = dict[str, Any]
 
 
-def unframed(data: bytes) -> list[Frame]:
-    found = []
-    while data:
-        length, start = data[1], 2
-        if length > 125:
-            size = 2 if length == 126 else 8
-            length, start = int.from_bytes(data[2 : 2 + size], "big"), 2 + size
-        found.append(json.loads(data[start : start + length]))
-        data = data[start + length :]
-    return found
+def frames_of(data: bytes) -> list[Frame]:
+    return [json.loads(payload) for payload in unframed(data)]
 
 
 class ChatRecorder:
@@ -55,22 +44,22 @@ class ChatRecorder:
             self.add(given)
         return self
 
+    def replay(self, log: RecordedLog) -> Self:
+        """Take a whole log, as the golden cases have it."""
+        self.published, self.gone = list(log.entries), dict(log.gone)
+        return self
+
     def add(self, given: Input) -> None:
         stage = PendingEntries(self._head, self._at or BEGIN - 1, self._at + 1000 if self._at else BEGIN)
-        drop: tuple[int, ...] = ()
-        if "event" in given:
-            stage.add(msgspec.convert(given["event"], ev.Event))
-        else:
-            outcome = feed(self.interpreter, given, len(self.published))
-            for event in outcome.events:
-                placed, entry = stage.add(event)
-                self.interpreter.assign_seq(placed, entry.seq)
-            drop = outcome.drop
+        outcome = feed(self.interpreter, given, len(self.published))
+        for event in outcome.events:
+            placed, entry = stage.add(event)
+            self.interpreter.assign_seq(placed, entry.seq)
         self._head, self._at = stage.seq, stage.at
         for new in stage.entries:
             prev = self.published[-1].seq if self.published else 0
             self.published.append(Entry(new.seq, prev, new.at, new.kind, new.event))
-        for seq in drop:
+        for seq in outcome.drop:
             self.gone.setdefault(seq, len(self.published))
 
     def log(self, moment: int | None = None) -> list[Entry]:
@@ -80,13 +69,13 @@ class ChatRecorder:
 
     def live(self, first: int = 0, last: int | None = None) -> list[Frame]:
         """The frames for a connected peer of the published entries from `first` to `last`."""
-        return [frame for entry in self.published[first:last] for frame in unframed(ENCODER.encode(SESSION, entry))]
+        return [frame for entry in self.published[first:last] for frame in frames_of(ENCODER.encode(SESSION, entry))]
 
     def read(self, position: int, moment: int | None = None, last: int = 0) -> list[Frame]:
         """The frames for a peer that reads the log from `position`, after `moment` published entries."""
         reading = ENCODER.catch_up(position, last)
         entries = [entry for entry in self.log(moment) if entry.seq > position]
-        return [frame for entry in entries for frame in unframed(reading.encode(SESSION, entry))]
+        return [frame for entry in entries for frame in frames_of(reading.encode(SESSION, entry))]
 
     def resumed(self, last: int, moment: int) -> list[Frame]:
         """The frames for a peer that returns and already has the frame `last`: the rest of its entry, then the log."""

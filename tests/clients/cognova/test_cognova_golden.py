@@ -1,19 +1,12 @@
-"""Golden cases of the chat: tests/golden/cognova/<case>/in.jsonl gives live.jsonl (the frames to a peer) and
-messages.json (the stored conversation). FAIRLEAD_WRITE=1 rewrites them: then review the diff.
-"""
-
-import json
-import os
-from pathlib import Path
-from typing import Any
+"""Properties of the golden cases of the chat (`golden/cases.py`)."""
 
 import pytest
 
-from clients.cognova.chat_offline import SESSION, ChatRecorder, shown
+from clients.cognova.chat_offline import SESSION, ChatRecorder, Frame, shown
 from fairlead.model.ids import is_uuid
+from golden.cases import case_names, read_history, read_lines, read_log
 
-CASES = Path(__file__).parents[2] / "golden" / "cognova"
-NAMES = sorted(path.name for path in CASES.iterdir())
+NAMES = case_names("cognova")
 FIELDS = {
     "chat:stream_start": (),
     "chat:text_delta": ("delta",),
@@ -33,32 +26,24 @@ TYPES: dict[str, type] = {
 }
 
 
-def lines(case: str, name: str) -> list[Any]:
-    return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
+def live(case: str) -> list[Frame]:
+    return read_lines("cognova", case, "live.jsonl")
 
 
-def record_case(case: str) -> ChatRecorder:
-    return ChatRecorder().run(lines(case, "in.jsonl"))
+def messages(case: str) -> list[Frame]:
+    stored: list[Frame] = read_history("cognova", case)["messages"]
+    return stored
 
 
-def write(case: str, recorder: ChatRecorder) -> None:
-    frames = [json.dumps(frame, ensure_ascii=False, separators=(",", ":")) + "\n" for frame in recorder.live()]
-    (CASES / case / "live.jsonl").write_text("".join(frames))
-    text = json.dumps(recorder.messages(), ensure_ascii=False, indent=1)
-    (CASES / case / "messages.json").write_text(text + "\n")
+def recorded(case: str) -> ChatRecorder:
+    return ChatRecorder().replay(read_log("cognova", case))
 
 
 @pytest.mark.rules("S002-002", "S002-026", "S002-030", "S002-034", "S002-037", "S002-045", "S002-049")
 @pytest.mark.rules("S002-052")
 @pytest.mark.parametrize("case", NAMES)
-def test_a_case_comes_out_as_written(case: str) -> None:
-    recorder = record_case(case)
-    if os.environ.get("FAIRLEAD_WRITE"):
-        write(case, recorder)
-    frames = recorder.live()
-    assert frames == lines(case, "live.jsonl")
-    assert recorder.messages() == json.loads((CASES / case / "messages.json").read_text())
-    for frame in frames:
+def test_frames_have_the_fields_of_their_type(case: str) -> None:
+    for frame in live(case):
         fields = FIELDS.get(frame["type"])
         if fields is not None:
             assert tuple(frame) == ("type", "conversationId", *fields, "seq")
@@ -69,7 +54,7 @@ def test_a_case_comes_out_as_written(case: str) -> None:
 
 
 def kinds(case: str) -> list[str]:
-    return [frame["type"].removeprefix("chat:") for frame in lines(case, "live.jsonl")]
+    return [frame["type"].removeprefix("chat:") for frame in live(case)]
 
 
 @pytest.mark.rules("S002-027", "S002-029", "S002-031", "S002-033", "S002-036", "S002-046")
@@ -78,7 +63,7 @@ def test_a_streamed_answer_with_a_tool_between_its_texts() -> None:
         *["stream_start", "text_delta", "text_delta", "tool_start", "tool_end", "text_delta", "text_delta"],
         "stream_end",
     ]
-    (answer,) = shown(lines("streamed-with-tool", "live.jsonl")).answers
+    (answer,) = shown(live("streamed-with-tool")).answers
     assert answer.parts == ["text:Here's how we can ", "tool:toolu_1", "text:All done."]
     assert answer.tools["toolu_1"].name == "Bash"
 
@@ -91,27 +76,27 @@ def test_text_that_was_not_streamed_is_one_delta() -> None:
 @pytest.mark.rules("S002-051")
 def test_an_interrupted_answer_has_no_stream_end_and_its_calls_end_before_it() -> None:
     assert kinds("interrupted-tool") == ["stream_start", "text_delta", "tool_start", "tool_end", "interrupted"]
-    (end,) = [frame for frame in lines("interrupted-tool", "live.jsonl") if frame["type"] == "chat:tool_end"]
+    (end,) = [frame for frame in live("interrupted-tool") if frame["type"] == "chat:tool_end"]
     assert end["isError"] is True
 
 
 def test_the_text_of_an_interrupted_answer_is_kept() -> None:
-    (_, answer) = record_case("interrupted-text").messages()["messages"]
+    (_, answer) = messages("interrupted-text")
     assert answer["content"] == [{"type": "text", "text": "Once upon a"}]
-    assert record_case("interrupted-text").counted().status == "interrupted"
+    assert recorded("interrupted-text").counted().status == "interrupted"
 
 
 def test_an_incomplete_call_ends_with_the_interrupt() -> None:
     assert kinds("interrupted-input") == ["stream_start", "tool_start", "tool_end", "interrupted"]
-    assert record_case("interrupted-input").counted().messages == 1
+    assert recorded("interrupted-input").counted().messages == 1
 
 
 @pytest.mark.rules("S002-047", "S002-048")
 def test_each_answer_has_its_own_cost_and_duration() -> None:
     """The agent's total is cumulative over the turns of a process."""
-    ends = [frame for frame in lines("two-turns", "live.jsonl") if frame["type"] == "chat:stream_end"]
+    ends = [frame for frame in live("two-turns") if frame["type"] == "chat:stream_end"]
     assert [(end["costUsd"], end["durationMs"]) for end in ends] == [(0.035, 8200), (0.01, 1500)]
-    stored = [message for message in record_case("two-turns").messages()["messages"] if message["role"] == "assistant"]
+    stored = [message for message in messages("two-turns") if message["role"] == "assistant"]
     assert [message["costUsd"] for message in stored] == [0.035, 0.01]
 
 
@@ -126,19 +111,19 @@ def test_an_error_of_the_api_and_an_agent_that_died() -> None:
         "error",
         "stream_end",
     ]
-    errors = [frame["message"] for frame in lines("failed", "live.jsonl") if frame["type"] == "chat:error"]
+    errors = [frame["message"] for frame in live("failed") if frame["type"] == "chat:error"]
     assert errors == ["API Error: 529 overloaded", "the agent exited with code 1"]
 
 
 def test_a_subagents_calls_are_sent_but_not_its_text() -> None:
-    frames = lines("subagent", "live.jsonl")
+    frames = live("subagent")
     text = "".join(frame["delta"] for frame in frames if frame["type"] == "chat:text_delta")
     assert text == "Asking. It is done."
     assert [frame["toolName"] for frame in frames if frame["type"] == "chat:tool_start"] == ["Task", "Grep"]
 
 
 def test_a_permission_is_requested_and_settled() -> None:
-    frames = lines("permission", "live.jsonl")
+    frames = live("permission")
     asked = next(frame for frame in frames if frame["type"] == "chat:permission_request")
     assert (asked["requestId"], asked["toolName"], asked["input"]) == ("req-1", "Bash", {"command": "make"})
     settled = [frame for frame in frames if frame["type"] == "chat:permission_resolved"]
@@ -150,7 +135,7 @@ def test_a_permission_is_requested_and_settled() -> None:
 
 @pytest.mark.rules("S002-040", "S002-043")
 def test_results_of_every_type_become_text() -> None:
-    ends = [frame for frame in lines("results", "live.jsonl") if frame["type"] == "chat:tool_end"]
+    ends = [frame for frame in live("results") if frame["type"] == "chat:tool_end"]
     assert [(end["result"], end["isError"]) for end in ends] == [
         ("plain", False),
         ("one, two", False),
@@ -162,11 +147,11 @@ def test_results_of_every_type_become_text() -> None:
 
 @pytest.mark.parametrize("case", NAMES)
 def test_a_stored_result_is_the_text_that_was_sent_live(case: str) -> None:
-    frames = lines(case, "live.jsonl")
+    frames = live(case)
     ends = {frame["toolUseId"]: frame["result"] for frame in frames if frame["type"] == "chat:tool_end"}
     stored = {
         block["tool_use_id"]: block["content"]
-        for message in record_case(case).messages()["messages"]
+        for message in messages(case)
         for block in message["content"]
         if block["type"] == "tool_result"
     }

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from clients.cognova.chat_harness import ChatHarness, open_chat, stream
-from clients.cognova.chat_offline import unframed
+from clients.cognova.chat_offline import frames_of
 from fairlead.clients.cognova.chat_frames import ENCODER
 from fairlead.model.errors import FairleadError
 from fairlead.model.formats.numbered_frames import FRAMES
@@ -261,7 +261,7 @@ async def test_a_slow_reader_misses_nothing_and_gets_nothing_twice(tmp_path: Pat
     await core.until(lambda: watch.live)
     pieces = ["Once ", "upon ", "a ", "time"]
     await stream(agent, *pieces[:read_before], whole=False)
-    await core.until(lambda: len([f for f in unframed(sink.data) if "delta" in f]) == read_before)
+    await core.until(lambda: len([f for f in frames_of(sink.data) if "delta" in f]) == read_before)
     sink.full = 2 << 20
     body = {"type": "stream_event", "session_id": SESSION, "parent_tool_use_id": None}
     for number, piece in enumerate(pieces[read_before:]):
@@ -273,7 +273,7 @@ async def test_a_slow_reader_misses_nothing_and_gets_nothing_twice(tmp_path: Pat
     sink.full = 0
     watch.drained()
     await core.until(lambda: b"stream_end" in sink.data)
-    frames = unframed(sink.data)
+    frames = frames_of(sink.data)
     assert "".join(frame["delta"] for frame in frames if "delta" in frame) == "Once upon a time"
     numbers = [frame["seq"] for frame in frames]
     assert numbers == sorted(set(numbers)) and all(number >= FRAMES for number in numbers)

@@ -16,6 +16,7 @@ import pytest
 from clients.cognova.notifications_harness import FeedHarness, open_feed
 from fairlead.notifications.api.feed import FeedItem
 from fairlead_testing.notifications_client import NotificationsClient
+from golden.cases import read_lines
 
 CASES = Path(__file__).parents[2] / "golden" / "cognova-notices"
 NAMES = sorted(path.name for path in CASES.iterdir())
@@ -33,7 +34,7 @@ LABELS = {
 
 
 def lines(case: str, name: str) -> list[Any]:
-    return [json.loads(line) for line in (CASES / case / name).read_text().splitlines()]
+    return read_lines(CASES.name, case, name)
 
 
 def write(case: str, name: str, found: list[Any]) -> None:

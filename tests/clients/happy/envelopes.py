@@ -56,12 +56,12 @@ class MappedSession:
             placed, new = stage.add(event)
             self.interpreter.assign_seq(placed, new.seq)
             entry = Entry(new.seq, new.seq - 1, new.at, new.kind, new.event, new.origin, new.raw)
-            self.entries.append(entry)
             fresh += self.step(entry)
         self._at = stage.at
         return fresh
 
     def step(self, entry: Entry) -> list[Envelope]:
+        self.entries.append(entry)
         rows = self.fold.step(entry)
         assert all(isinstance(row, NewRow) for row in rows)
         self.rows += [row for row in rows if isinstance(row, NewRow)]

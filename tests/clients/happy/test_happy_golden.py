@@ -1,43 +1,33 @@
-"""Envelopes by case: tests/golden/happy/<case>/in.jsonl (format of the interpreter's cases) gives out.jsonl, byte for
-byte.
+"""Properties of the golden cases of Happy (`golden/cases.py`): each envelope passes the schema (conftest.py).
 
-FAIRLEAD_WRITE=1 rewrites the outputs; then read the difference. `example-1` to `-5` are the examples of the protocol's
-own description; docs/reference/happy.md lists what our output adds.
+`example-1` to `-5` are the examples of the protocol's own description; docs/reference/happy.md lists what our output
+adds. Their records are cases of the interpreter (`golden/claude/written-*`).
 """
 
 import json
-import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 
+from agents.claude.golden_claude import inputs
 from clients.happy.envelopes import MappedSession, assert_balanced, bare, kinds
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.clients.happy.mapper import HappyReducer
-
-CASES = Path(__file__).parents[2] / "golden" / "happy"
+from golden.cases import case_names, read_log
 
 TASK = "cdbc6ff5ad64b06ccfa061c7"
 LATE = "c23ee31a1af7cb8ba085e808"
 
 
-def given(case: str) -> list[Any]:
-    return [json.loads(line) for line in (CASES / case / "in.jsonl").read_text().splitlines()]
-
-
 def mapped(case: str) -> MappedSession:
-    return MappedSession().run(given(case))
+    session = MappedSession()
+    for entry in read_log("happy", case).entries:
+        session.step(entry)
+    return session
 
 
-@pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
-def test_a_case_comes_out_as_written(case: str) -> None:
-    session = mapped(case)
-    lines = b"".join(row.data + b"\n" for row in session.rows)
-    if os.environ.get("FAIRLEAD_WRITE"):
-        (CASES / case / "out.jsonl").write_bytes(lines)
-    assert lines == (CASES / case / "out.jsonl").read_bytes()
-    assert_balanced(session.envelopes)
+@pytest.mark.parametrize("case", case_names("happy"))
+def test_everything_that_was_opened_is_closed(case: str) -> None:
+    assert_balanced(mapped(case).envelopes)
 
 
 @pytest.mark.rules(
@@ -85,7 +75,7 @@ def test_example_2_a_subagent_speaks_in_the_turn_of_the_main_thread() -> None:
 @pytest.mark.rules("S001-029", "S001-069", "S001-070", "S001-071", "S001-073", "S001-074", "S001-096", "S001-097")
 def test_example_3_a_child_that_comes_before_its_call_waits_for_it() -> None:
     session = MappedSession()
-    child, call, end = given("example-3")
+    child, call, end = inputs("written-example-3")
     assert session.add(child) == []
     assert [entry.kind for entry in session.entries] == ["record"], "its raw record is logged, without a meaning yet"
     waiting = session.interpreter.snapshot()
@@ -101,7 +91,7 @@ def test_example_3_a_child_that_comes_before_its_call_waits_for_it() -> None:
 
 @pytest.mark.rules("S001-075", "S001-076", "S001-111")
 def test_example_4_a_row_read_again_after_a_restart_is_emitted_once() -> None:
-    first, again, _ = given("example-4")
+    first, again, _ = inputs("written-example-4")
     session = MappedSession()
     assert kinds(session.add(first)) == ["turn-start", "text"]
     interpreter, fold = session.interpreter.snapshot(), session.fold.snapshot()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agents.claude.golden_claude import inputs
 from clients.mylifedb.harness import MyLifeDbGateway
 from clients.mylifedb.test_mylifedb_rest import ONE, call
 from clients.mylifedb.test_mylifedb_socket import talked
@@ -29,7 +30,7 @@ def recorded() -> Iterator[tuple[Version, bytes]]:
     """Records that the real CLIs sent and wrote, with their versions."""
     for folder in sorted((GOLDEN / "claude").glob("2.*")):
         version = read_version(folder.name.split("-")[0])
-        for line in (folder / "in.jsonl").read_bytes().splitlines():
+        for line in (folder / "records.jsonl").read_bytes().splitlines():
             given = json.loads(line)
             for origin in ("agent", "transcript"):
                 if isinstance(given.get(origin), dict):
@@ -71,10 +72,9 @@ RECORDED = ["2.1.325-steer", "2.1.325-nested_subagents", "2.1.325-background_she
 
 @pytest.mark.parametrize("case", RECORDED)
 def test_a_turn_of_the_newest_cli_ends_with_its_result_for_a_page_of_the_oldest(case: str) -> None:
-    inputs = [json.loads(line) for line in (GOLDEN / "claude" / case / "in.jsonl").read_text().splitlines()]
     whole, plain = (
-        ViewRecorder(MyLifeDbEncoder()).run(inputs).live(),
-        ViewRecorder(MyLifeDbEncoder(records=OLD)).run(inputs),
+        ViewRecorder(MyLifeDbEncoder()).run(inputs(case)).live(),
+        ViewRecorder(MyLifeDbEncoder(records=OLD)).run(inputs(case)),
     )
     frames = plain.live()
     assert [frame for frame in whole if has_kind(OLD, json.dumps(frame).encode())] == frames

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude.golden_claude import raw
-from clients.mylifedb.test_mylifedb_golden import NAMES, lines, shown
-from clients.mylifedb.view_offline import SESSION, ViewRecorder, unframed
+from clients.mylifedb.view_offline import SESSION, ViewRecorder
 from fairlead.clients.mylifedb import counting, records, streaming
 from fairlead.clients.mylifedb.fold import STREAM, MyLifeDbMemory, MyLifeDbReducer, read_memory
 from fairlead.clients.mylifedb.pages import PAGE_BYTES, PAGE_ROWS, Pages
@@ -22,18 +21,21 @@ from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.model.store import Entry, Origin
 from fairlead.model.views import NewRow, Transient
 from fairlead_testing.mylifedb_client import build_tree
+from fairlead_testing.replay import unframed
+from golden.cases import case_names, read_catchup, read_lines, read_log
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
+def live(case: str) -> list[Any]:
+    return read_lines("mylifedb", case, "live.jsonl")
+
+
 def wire(case: str, kind: str, number: int = 0) -> dict[str, Any]:
-    found = [frame for frame in lines(case, "live.jsonl") if frame["type"] == kind]
+    found = [frame for frame in live(case) if frame["type"] == kind]
     frame: dict[str, Any] = found[number]
     return frame
-
-
-SEED = lines("seed-transcript", "in.jsonl")
 
 
 @pytest.mark.rules("S000-012", "S000-019", "S000-046", "S000-047", "S000-053", "S000-077", "S000-087", "S000-088")
@@ -41,9 +43,11 @@ SEED = lines("seed-transcript", "in.jsonl")
 @pytest.mark.rules("S000-084", "S000-085", "S000-092", "S000-093", "S000-094", "S000-134", "S000-067", "S000-149")
 def test_transcript_rows_are_sent_byte_for_byte_and_in_order() -> None:
     """Covers the seed's own examples of each kind of record."""
-    showing = ViewRecorder(MyLifeDbEncoder()).run(SEED)
-    assert [payload for _, payload in showing.sent] == [raw(line["transcript"]) for line in SEED]
-    assert showing.history() == [line["transcript"] for line in SEED]
+    seed = read_log("mylifedb", "seed-transcript")
+    showing = ViewRecorder(MyLifeDbEncoder()).replay(seed)
+    rows = [entry.raw for entry in seed.entries if entry.raw is not None]
+    assert len(rows) == 7 and [payload for _, payload in showing.sent] == rows
+    assert showing.history() == [json.loads(row) for row in rows]
 
 
 @pytest.mark.rules("S000-047", "S000-048", "S000-049", "S000-050", "S000-051", "S000-052")
@@ -92,9 +96,10 @@ def test_a_result_has_its_call_as_parent_and_the_answer_has_the_result() -> None
 
 
 @pytest.mark.rules("S000-186", "S000-187", "S000-188", "S000-189")
-@pytest.mark.parametrize("file", ["live.jsonl", "history.jsonl"])
-def test_the_sent_records_form_the_tree_of_the_conversation(file: str) -> None:
-    sent = [frame for frame in lines("send-and-tool", file) if frame["type"] in ("user", "assistant")]
+@pytest.mark.parametrize("when", ["live", "catchup"])
+def test_the_sent_records_form_the_tree_of_the_conversation(when: str) -> None:
+    frames = live("send-and-tool") if when == "live" else read_catchup("mylifedb", "send-and-tool")
+    sent = [frame for frame in frames if frame["type"] in ("user", "assistant")]
     (node,) = build_tree(sent)
     kinds = []
     while True:
@@ -117,7 +122,7 @@ def test_a_message_may_mix_blocks_of_any_kind() -> None:
 
 @pytest.mark.rules("S000-078", "S000-079", "S000-080")
 def test_progress_is_forwarded_unchanged() -> None:
-    (progress,) = [frame for frame in lines("seed-transcript", "history.jsonl") if frame["type"] == "progress"]
+    (progress,) = [frame for frame in read_catchup("mylifedb", "seed-transcript") if frame["type"] == "progress"]
     assert UUID.fullmatch(progress["uuid"]) and UUID.fullmatch(progress["parentUuid"])
     assert ISO.fullmatch(progress["timestamp"])
 
@@ -125,8 +130,9 @@ def test_progress_is_forwarded_unchanged() -> None:
 @pytest.mark.rules("S000-106", "S000-107", "S000-108", "S000-109", "S000-110", "S000-111", "S000-112", "S000-113")
 @pytest.mark.rules("S000-114", "S000-115", "S000-116", "S000-117", "S000-118", "S000-125")
 def test_stream_events_are_forwarded_as_the_agent_sends_them() -> None:
-    sent = [line["agent"] for line in lines("streaming", "in.jsonl") if line.get("agent", {}).get("event")]
-    received = [frame for frame in lines("streaming", "live.jsonl") if frame["type"] == "stream_event"]
+    records = [json.loads(entry.raw) for entry in read_log("mylifedb", "streaming").entries if entry.raw is not None]
+    sent = [record for record in records if record["type"] == "stream_event"]
+    received = [frame for frame in live("streaming") if frame["type"] == "stream_event"]
     assert received == sent
     order = [frame["event"]["type"] for frame in received]
     assert (order[0], order[-2:]) == ("message_start", ["message_delta", "message_stop"])
@@ -135,15 +141,15 @@ def test_stream_events_are_forwarded_as_the_agent_sends_them() -> None:
     assert "".join(delta.get("text", "") for delta in deltas) == "Here is some."
     assert "".join(delta.get("thinking", "") for delta in deltas) == "Hm"
     assert json.loads("".join(delta.get("partial_json", "") for delta in deltas)) == {"command": "ls"}
-    kinds = [frame["type"] for frame in lines("streaming", "live.jsonl")]
+    kinds = [frame["type"] for frame in live("streaming")]
     blocks = [n for n, kind in enumerate(kinds) if kind == "assistant"]
     assert all(kinds[n - 1] == kinds[n + 1] == "stream_event" for n in blocks), "a record stands in its stream"
 
 
-@pytest.mark.parametrize("case", NAMES)
+@pytest.mark.parametrize("case", case_names("mylifedb"))
 @pytest.mark.rules("S000-005", "S000-006")
 def test_each_frame_is_one_json_value_and_each_row_one_frame(case: str) -> None:
-    showing = shown(case)
+    showing = ViewRecorder().replay(read_log("mylifedb", case))
     for _, payload in showing.sent:
         assert isinstance(json.loads(payload.decode()), dict)
     assert len(showing.history()) == len(showing.rows)
@@ -265,8 +271,8 @@ def test_no_page_is_sealed_while_a_message_is_streamed(monkeypatch: pytest.Monke
     monkeypatch.setattr("fairlead.clients.mylifedb.pages.PAGE_ROWS", 3)
     showing = ViewRecorder()
     sealed = []
-    for line in lines("streaming", "in.jsonl"):
-        showing.add(line)
+    for entry in read_log("mylifedb", "streaming").entries:
+        showing.log(entry)
         memory = showing.fold._memory
         sealed.append((list(memory.pages.sealed), bool(memory.stream.open)))
     at = next(n for n, (pages, _) in enumerate(sealed) if pages)

@@ -1,7 +1,5 @@
 """REST under /api/claude over the real server and core: shapes, texts and statuses as the protocol defines them."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -19,6 +17,7 @@ from fairlead.model import queries as q
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Summary
 from fairlead.sessions.api.read_state import TurnsRead
+from golden.cases import read_log
 from sessions.harness import ANN, SESSION
 
 BASE = "/api/claude/sessions"
@@ -288,8 +287,7 @@ async def test_the_messages_of_a_session_are_counted_and_not_its_turns(gateway: 
 
 
 def test_the_transcripts_copy_of_a_record_is_counted_once() -> None:
-    case = Path(__file__).parents[2] / "golden" / "mylifedb" / "copies" / "in.jsonl"
-    showing = ViewRecorder().run(json.loads(line) for line in case.read_text().splitlines())
+    showing = ViewRecorder().replay(read_log("mylifedb", "copies"))
     fold = CountReducer(SESSION)
     for entry in showing.entries:
         fold.step(entry)

@@ -20,24 +20,13 @@ from fairlead.model.ids import EventId, SessionId
 from fairlead.model.store import Entry, Origin, ProjectionRow
 from fairlead.model.views import NewRow, ReplaceRow, Transient, row_entry, transient_entry
 from fairlead.sessions.log import PendingEntries
+from fairlead_testing.replay import RecordedLog, unframed
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 BEGIN = 1_768_797_915_012
 """2026-01-19T04:45:15.012Z: the first timestamp in the seed."""
 
 Frame = dict[str, Any]
-
-
-def unframed(data: bytes) -> list[bytes]:
-    found = []
-    while data:
-        length, start = data[1], 2
-        if length > 125:
-            size = 2 if length == 126 else 8
-            length, start = int.from_bytes(data[2 : 2 + size], "big"), 2 + size
-        found.append(data[start : start + length])
-        data = data[start + length :]
-    return found
 
 
 class ViewRecorder:
@@ -60,6 +49,13 @@ class ViewRecorder:
     def run(self, inputs: Iterable[Input]) -> "ViewRecorder":
         for given in inputs:
             self.add(given)
+        return self
+
+    def replay(self, log: RecordedLog) -> "ViewRecorder":
+        """Take a whole log, as the golden cases have it."""
+        for entry in log.entries:
+            self.log(entry)
+        self.gone = dict(log.gone)
         return self
 
     def add(self, given: Input) -> None:
@@ -93,11 +89,11 @@ class ViewRecorder:
         self._head, self._at = stage.seq, stage.at
         for new in stage.entries:
             prev = self.entries[-1].seq if self.entries else 0
-            self._log(Entry(new.seq, prev, new.at, new.kind, new.event, new.origin, new.raw))
+            self.log(Entry(new.seq, prev, new.at, new.kind, new.event, new.origin, new.raw))
         for seq in drop:
             self.gone.setdefault(seq, len(self.entries))
 
-    def _log(self, entry: Entry) -> None:
+    def log(self, entry: Entry) -> None:
         self.entries.append(entry)
         for made in self.fold.step(entry):
             match made:

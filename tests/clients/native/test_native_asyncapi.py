@@ -22,7 +22,7 @@ from fairlead.terminals.api import Size, TerminalOutput, TerminalReply
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "docs" / "reference" / "asyncapi.yaml"
-GOLDEN = ROOT / "tests" / "golden" / "native"
+GOLDEN = ROOT / "tests" / "golden" / "native-dialogues"
 
 
 @pytest.fixture(scope="module")
