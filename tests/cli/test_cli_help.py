@@ -94,3 +94,15 @@ def test_help_does_not_import_the_server() -> None:
 
 def test_shell_completion_is_available(fairlead: Fairlead) -> None:
     assert "--install-completion" in fairlead("--help").out
+
+
+def test_a_broken_connection_is_not_taken_for_a_closed_output(
+    fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("fairlead.cli.main.app", broken)
+    ran = fairlead("ls")
+    assert (ran.code, ran.out) == (ExitCode.FAILED, "")
+    assert "The connection to the gateway broke" in ran.err

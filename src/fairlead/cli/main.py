@@ -4,6 +4,7 @@ Rule: nothing of the server is imported here, so that `fairlead --help` is quick
 """
 
 import os
+import select
 import sys
 from importlib import import_module
 from typing import Annotated, NoReturn
@@ -55,11 +56,23 @@ def main() -> None:
     except FairleadError as error:
         _end(from_error(error))
     except BrokenPipeError:
-        # The reader of our output has closed the pipe; Python must not try to write the rest at exit.
+        if not _output_is_closed():
+            _end(CommandFailed("The connection to the gateway broke. Is it still running?"))
+        # Python must not try to write the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.FAILED)
     except OSError as error:
         _end(CommandFailed(f"{error.filename or 'A file'} cannot be used: {error.strerror or error}."))
+
+
+def _output_is_closed() -> bool:
+    """Return whether the reader of our output has closed the pipe. A socket breaks with the same error."""
+    try:
+        output = select.poll()
+        output.register(sys.stdout, 0)
+        return bool(output.poll(0))
+    except (OSError, ValueError):
+        return False
 
 
 def _end(error: CliError) -> NoReturn:
