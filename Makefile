@@ -44,7 +44,7 @@ drift: install ## run the scenarios on one more version of Claude Code and keep 
 	@$(BIN)/python -m tools.drift $(VERSION)
 
 bench: install ## measure beside peers in the same run, and print ratios
-	@if [ -f bench/run.py ]; then exec $(BIN)/python bench/run.py $(ARGS); else echo "bench/run.py is not written yet"; fi
+	@exec $(BIN)/python bench/run.py $(ARGS)
 
 screenshots: install web ## take the pictures of the web UI in docs/pictures again; needs a Chromium (`make clis`)
 	@PYTHONPATH=tests:. tools/innet $(BIN)/python -m browser.screenshots

@@ -125,11 +125,21 @@ class Ours(Side):
 
     def sign_in(self) -> str:
         main = json.loads((self.folder / "data" / "server.json").read_text())["url"]
-        admin = {"Authorization": f"Bearer {TOKEN}"}
-        person = {"name": USER, "password": PASSWORD}
-        httpx2.post(f"{main}/v1/users", json=person, headers=admin, trust_env=False).raise_for_status()
-        answer = self.http.post("/api/auth/login", json={"username": USER, "password": PASSWORD})
+        user = {"name": USER, "password": PASSWORD, "scopes": ["view", "chat", "approve", "terminal"]}
+        with httpx2.Client(base_url=main, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False) as admin:
+            admin.post("/v1/users", json=user).raise_for_status()
+            admin.put("/v1/users/owner/password", json={"password": PASSWORD}).raise_for_status()
+        self._terminal_token = self._login(USER)
+        return self._login("owner")
+
+    def _login(self, user: str) -> str:
+        answer = self.http.post("/api/auth/login", json={"username": user, "password": PASSWORD})
         return str(answer.raise_for_status().json()["token"])
+
+    def wire(self, path: str = "/ws") -> Wire:
+        # The transcripts belong to the owner, whose password does not open terminals.
+        token = self._terminal_token if path == "/shell" else self.token
+        return Wire(self.port, f"{path}?token={token}", token)
 
 
 class Theirs(Side):

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Batch, Lease, NewEntry
+from fairlead.model.store import Batch, Entry, Lease
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.connections import Durability
 
@@ -27,9 +27,9 @@ EVENT = b'{"type":"text.delta","id":"%d/0/text.delta","at":1,"message":"m","bloc
 RAW = b'{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"text":"some words "}},"n":%d}'
 
 
-def entries(first: int, count: int) -> tuple[NewEntry, ...]:
+def entries(first: int, count: int) -> tuple[Entry, ...]:
     return tuple(
-        NewEntry(seq, seq, "text.delta", EVENT % (seq, seq), "agent", RAW % seq) for seq in range(first, first + count)
+        Entry(seq, 0, seq, "text.delta", EVENT % (seq, seq), "agent", RAW % seq) for seq in range(first, first + count)
     )
 
 

@@ -23,8 +23,9 @@ from fairlead.clients.cognova.chat_frames import ChatEncoder
 from fairlead.clients.direct.view import DirectEncoder
 from fairlead.clients.happy.mapper import VIEW
 from fairlead.clients.happy.messages import HappyEncoder
+from fairlead.clients.mylifedb.fold import NAME as MYLIFEDB_VIEW
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder as MyLifeDbVariant
-from fairlead.clients.native.codec import JsonCodec
+from fairlead.clients.native.codec import Codec
 from fairlead.config import Config
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Create, Send
@@ -79,10 +80,10 @@ class NullSink:
 
 
 SHOWN: dict[str, tuple[FrameEncoder, str]] = {
-    "native": (JsonCodec(), ""),
+    "native": (Codec(), ""),
     "direct": (DirectEncoder(), ""),
     "cognova": (ChatEncoder(), ""),
-    "mylifedb": (MyLifeDbVariant(), "mylifedb"),
+    "mylifedb": (MyLifeDbVariant(), MYLIFEDB_VIEW),
     "happy": (HappyEncoder(None), VIEW),
 }
 

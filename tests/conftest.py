@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools import rules  # noqa: E402
-from tools.pytest_plugins import NoSkips, ProcessGuard, RandomOrder, RuleResults, skips_fail  # noqa: E402
+from tools.pytest_plugins import NoSkips, ProcessGuard, RandomOrder, RuleResults, SlowFirst, skips_fail  # noqa: E402
 
 # Asserts in the shared test suites give details like those of any test; register before the first import of a suite.
 pytest.register_assert_rewrite("fairlead_testing.store_conformance", "fairlead_testing.derived_conformance")
@@ -49,8 +49,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--in-memory"):
         use_memory()
-    if config.getoption("--random-order"):
-        config.pluginmanager.register(RandomOrder(SEED), "fairlead-random-order")
+    order = RandomOrder(SEED) if config.getoption("--random-order") else SlowFirst()
+    config.pluginmanager.register(order, "fairlead-order")
     config.pluginmanager.register(ProcessGuard((ROOT / "tests/e2e", ROOT / "tests/browser")), "fairlead-process-guard")
     if skips_fail():
         config.pluginmanager.register(NoSkips(), "fairlead-no-skips")

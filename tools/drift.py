@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairlead.agents.claude.versions import abilities, parse_version
+from fairlead.agents.claude.versions import Abilities, parse_version
 from tools.clis import RELEASES, InstallFailed, fetch, integrity, program_path, release_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,7 +55,7 @@ def numbers(version: str) -> tuple[int, int, int]:
 
 def way_of(test: str, version: str) -> str:
     """The link over which a test drives the CLI, by the test's name."""
-    if abilities(numbers(version)).dial_in and ("/dialin/" in test or "dial-in" in test):
+    if Abilities(numbers(version)).dial_in and ("/dialin/" in test or "dial-in" in test):
         return "dial-in"
     return "terminal" if "test_real_terminal" in test or "test_real_handover" in test else "stdio"
 
@@ -125,7 +125,7 @@ def result(version: str, seen: Mapping[str, Any], known: Mapping[str, list[str]]
 
 
 def cell(version: str, ways: Mapping[str, Result], way: str) -> str:
-    if way == "dial-in" and not abilities(numbers(version)).dial_in:
+    if way == "dial-in" and not Abilities(numbers(version)).dial_in:
         return "the CLI refuses"
     if way not in ways:
         return "not run"

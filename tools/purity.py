@@ -3,6 +3,7 @@ and to those whose docstring says "Pure". The name or the docstring of a package
 """
 
 import ast
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ SOURCE = Path(__file__).resolve().parent.parent / "src"
 _CLAIM = re.compile(r"\bPure\b")
 
 
-def pure_claims() -> set[str]:
+@functools.cache
+def pure_claims() -> frozenset[str]:
     """The modules and packages whose own docstring says that they are pure."""
     found = set()
     for path in SOURCE.glob("fairlead/**/*.py"):
         if _CLAIM.search(ast.get_docstring(ast.parse(path.read_text())) or ""):
             found.add(".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"))
-    return found
+    return frozenset(found)
 
 
 class PureContract(ForbiddenContract):

@@ -1,5 +1,5 @@
-"""The pytest plugins of this project: skips that fail where every test must run, the count of shown rules, and a random
-order.
+"""The pytest plugins of this project: skips that fail where every test must run, the count of shown rules, and orders
+of tests.
 
 tests/conftest.py registers them; they live here so that tests can run them on separate test suites.
 """
@@ -115,6 +115,19 @@ class RandomOrder:
         for group in groups:
             self._rng.shuffle(group)
         items[:] = [item for group in groups for item in group]
+
+
+class SlowFirst:
+    """Moves the tests with the mark `slow` to the front, so that at the end no worker is left with one of them alone.
+
+    A worker of pytest-xdist gets its first two tests at once: each slow test is followed by a quick one.
+    """
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        quick = [item for item in items if not item.get_closest_marker("slow")]
+        pairs = [item for pair in zip(slow, quick, strict=False) for item in pair]
+        items[:] = [*pairs, *slow[len(quick) :], *quick[len(slow) :]]
 
 
 class ProcessGuard:

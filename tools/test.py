@@ -32,6 +32,9 @@ PYTHON = str(BIN / "python")
 QUIET_PYTEST = ("-m", "pytest", "-q", "--durations=5", "--durations-min=2")
 COVERED_PYTEST = (PYTHON, "-m", "coverage", "run", f"--data-file={COVERAGE_DATA / 'data'}", *QUIET_PYTEST)
 
+# Without the terminal plugin it prints nothing, and does not know the options for it in pyproject.toml.
+COMPILE_TESTS = (PYTHON, "-m", "pytest", "--collect-only", "-p", "no:terminal", "-o", "addopts=--import-mode=importlib")
+
 # The tools that create .venv and fetch the programs that the tests run against.
 FETCHERS = ("install", "clis", "happy_wire", "browser", "cloudcli_app")
 
@@ -46,6 +49,11 @@ def pytest(*arguments: str, workers: int = 1) -> tuple[str, ...]:
     """A call of pytest. Its workers take tests from each other, so that all of them end at about the same time."""
     spread = ("-n", str(workers), "--dist", "worksteal") if workers > 1 else ()
     return (PYTHON, *QUIET_PYTEST, *spread, *arguments)
+
+
+def pytest_slow_first(*arguments: str, workers: int) -> tuple[str, ...]:
+    """A call of pytest for few, long tests: those with the mark `slow` start first, the others follow one by one."""
+    return (PYTHON, *QUIET_PYTEST, "-n", str(workers), "--dist", "load", "--maxschedchunk", "1", *arguments)
 
 
 def files_with(mark: str) -> tuple[str, ...]:
@@ -82,7 +90,13 @@ PARTS = (
     Part("check", "lint, types, imports", 45, (("make", "--no-print-directory", "check"),), background=True),
     Part("web", "the web UI, built", 30, ((PYTHON, "-m", "tools.web", "test"),), background=True),
     # More workers than cores: a third of the time is spent waiting for a server or a process to start and to end.
-    Part("unit", "unit, golden, laws", 110, (pytest("tests", *ELSEWHERE, "--in-memory", "-m", UNIT, workers=3),)),
+    Part(
+        "unit",
+        "unit, golden, laws",
+        110,
+        # The first command compiles the tests: without it, in a fresh clone, every worker compiles them all.
+        (COMPILE_TESTS, pytest("tests", *ELSEWHERE, "--in-memory", "-m", UNIT, workers=3)),
+    ),
     Part(
         "processes",
         "with processes",
@@ -90,16 +104,28 @@ PARTS = (
         (pytest("tests", *ELSEWHERE, "--only-processes", "-m", PROCESSES, workers=4),),
     ),
     Part("wheel", "the wheel, installed", 20, ((PYTHON, "-m", "tools.wheel"),), background=True),
-    Part("cli", "real CLI", 210, (pytest("tests/e2e", "-m", "not fault and not long", workers=4),), isolated=True),
+    Part(
+        "cli",
+        "real CLI",
+        210,
+        (pytest_slow_first("tests/e2e", "-m", "not fault and not long", workers=4),),
+        isolated=True,
+    ),
     Part(
         "browser",
         "real browser",
         85,
-        (pytest("tests/browser", "-m", "not fault and not long", workers=3),),
+        (pytest_slow_first("tests/browser", "-m", "not fault and not long", workers=3),),
         isolated=True,
         needs=("web",),
     ),
-    Part("faults", "faults", 70, (pytest(*files_with("fault"), "-m", "fault and not long", workers=4),), isolated=True),
+    Part(
+        "faults",
+        "faults",
+        70,
+        (pytest_slow_first(*files_with("fault"), "-m", "fault and not long", workers=4),),
+        isolated=True,
+    ),
     Part("rules", "rules shown", 5, ((PYTHON, "-m", "tools.rules"),)),
     Part(
         "coverage",

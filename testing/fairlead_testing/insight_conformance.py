@@ -10,7 +10,7 @@ from typing import Any
 
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId, TurnId
-from fairlead.model.store import Batch, ForkPoint, Lease, NewEntry, Store, Summary
+from fairlead.model.store import Batch, Entry, ForkPoint, Lease, Store, Summary
 from fairlead.model.usage_stats import UsageStats
 from fairlead_testing.store_conformance import Stores, new_session
 
@@ -49,7 +49,7 @@ class Log:
 
     async def append(self, at: int, *events: ev.Event) -> None:
         entries = tuple(
-            NewEntry(self.head + number, at, ev.kind_of(event), ev.encode(event))
+            Entry(self.head + number, 0, at, ev.kind_of(event), ev.encode(event))
             for number, event in enumerate(events, 1)
         )
         self.head = await self._store.append(self._lease, Batch(entries=entries, summary=self._summary), self.head)

@@ -32,9 +32,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from fairlead.agents.demo.conversation import read_conversation
 from fairlead.agents.demo.messages import new_id
-from fairlead.agents.demo.scripts import ApiError, Block, Call, ScriptText, ToolUse, respond
+from fairlead.agents.demo.scripts import ApiError, Block, Call, ScriptText, ToolUse, read_conversation, respond
 from fairlead_testing.model_stream import CutHere, Piece, answer, server_events
 
 CALLS = "calls"
@@ -328,6 +327,17 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close every connection. With `force_exit` uvicorn leaves open those that still send a response."""
+        await super().shutdown(sockets)
+        for task in self.server_state.tasks:
+            task.cancel()
+        await asyncio.gather(*self.server_state.tasks, return_exceptions=True)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        while self.server_state.connections:
+            await asyncio.sleep(0)
 
 
 def main(argv: list[str] | None = None) -> int:

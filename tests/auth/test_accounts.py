@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from auth.fakes import FakeTokenBytes, MemoryDocuments
 from fairlead.auth.accounts import LIFETIME_S
-from fairlead.auth.api.accounts import DEFAULT_SCOPES, BadInvitation, SignedIn, TooManyAttempts, WrongPassword
+from fairlead.auth.api.credentials import DEFAULT_SCOPES, BadInvitation, SignedIn, TooManyAttempts, WrongPassword
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.keyfile import FILE, KeyFile
 from fairlead.auth.login_throttle import FORGET_S, PAUSE_S, PER_ADDRESS, PER_PAIR

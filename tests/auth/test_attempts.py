@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fairlead.auth.api.accounts import TooManyAttempts
+from fairlead.auth.api.credentials import TooManyAttempts
 from fairlead.auth.login_throttle import KEPT, PAUSE_S, PER_ADDRESS, PER_NAME, PER_PAIR, QUEUE_LENGTH, LoginThrottle
 from fairlead_testing.clock import ManualClock
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fairlead.auth import basic
-from fairlead.auth.api.accounts import DEFAULT_SCOPES, TooManyAttempts
+from fairlead.auth.api.credentials import DEFAULT_SCOPES, TooManyAttempts
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.login_throttle import PER_ADDRESS
 from fairlead.auth.passwords import Passwords

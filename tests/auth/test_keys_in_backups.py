@@ -3,7 +3,7 @@
 import base64
 from pathlib import Path
 
-from fairlead.auth.api.accounts import DEFAULT_SCOPES
+from fairlead.auth.api.credentials import DEFAULT_SCOPES
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.keyfile import FILE, URLS, KeyFile
 from fairlead.auth.signed_urls import sign

@@ -21,6 +21,7 @@ from playwright.async_api import Browser, Page
 from browser.chromium import async_fixture, eventually
 from fairlead.config import load
 from fairlead.wiring import running
+from local_http import local_client
 from patience import PATIENCE
 
 PAGES = Path(__file__).parent / "pages"
@@ -57,7 +58,7 @@ async def door_of(browser: Browser, folder: Path, name: str) -> AsyncIterator[Si
     env = {"HOME": str(root), "PATH": os.environ.get("PATH", os.defpath)}
     async with running(load({"HOME": str(root)}, {**given, "door": door}).config, env) as gateway:
         own = {"authorization": f"Bearer {gateway.token}"}
-        async with httpx2.AsyncClient(base_url=gateway.url, headers=own, timeout=PATIENCE, trust_env=False) as admin:
+        async with local_client(base_url=gateway.url, headers=own) as admin:
             made = await admin.post("/v1/users", json={"name": ANN["username"], "password": ANN["password"]})
             assert made.status_code == 201, made.text
             yield Signed(browser, name, gateway.doors[0].url, gateway.token, admin)

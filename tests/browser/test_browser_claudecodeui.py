@@ -54,6 +54,7 @@ async def real_harness(chromium: Browser, tmp_path: Path) -> AsyncIterator[AppHa
             yield opened
 
 
+@pytest.mark.slow
 async def test_a_signed_in_user_sees_the_history_and_a_reload_mid_turn_loses_nothing(
     harness: AppHarness,
 ) -> None:
@@ -119,7 +120,7 @@ async def test_an_invited_person_creates_an_account_once_and_enters_the_app(harn
     for field, text in (("username", "bob"), ("password", "battery staple"), ("again", "battery staple")):
         await tab.page.fill(f"#{field}", text)
     await tab.page.keyboard.press("Enter")
-    await tab.choose("go on")
+    await tab.choose("open the app")
     await tab.visible("New Session").first.wait_for()
     # A link that was used once is useless afterwards.
     late = await harness.tab(await harness.person(), invitation.removeprefix(harness.address))
@@ -129,6 +130,7 @@ async def test_an_invited_person_creates_an_account_once_and_enters_the_app(harn
     await late.page.get_by_text("An account is made with an invitation that is still good").wait_for()
 
 
+@pytest.mark.slow
 async def test_an_answer_streams_and_can_be_stopped_and_any_tab_can_deny_or_allow_a_tool(
     harness: AppHarness,
 ) -> None:
@@ -202,6 +204,7 @@ async def test_a_text_before_a_tool_is_shown_once_whatever_the_clock_of_the_page
     await eventually(tab.words, lambda texts: texts == wanted)
 
 
+@pytest.mark.slow
 async def test_a_day_with_the_real_program(real_harness: AppHarness) -> None:
     harness = real_harness
     tab = await harness.signed_in()

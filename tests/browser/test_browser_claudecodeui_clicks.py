@@ -20,6 +20,7 @@ async def harness(chromium: Browser, tmp_path: Path) -> AsyncIterator[AppHarness
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [32, pytest.param(120, marks=pytest.mark.long)])
 async def test_no_click_kills_the_app(harness: AppHarness, most: int) -> None:
     """At most `most` clicks. The panels' own tabs and the settings come first; in total there are some fifty."""

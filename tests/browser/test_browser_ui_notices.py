@@ -46,7 +46,7 @@ async def asking(harness: UiHarness, number: int = 1) -> tuple[str, FakeAgent]:
 async def test_events_of_other_sessions_are_toasted_and_stay_in_the_feed(harness: UiHarness) -> None:
     desktop = await harness.device(at="/app/usage")
     session, agent = await asking(harness)
-    note = desktop.page.locator(".toast", has_text="Bash waits for an answer")
+    note = desktop.page.locator(".toast", has_text="Bash needs your answer")
     await expect(note).to_be_visible()
     await desktop.accessible()
     await note.get_by_role("button", name="Open").click()
@@ -57,7 +57,7 @@ async def test_events_of_other_sessions_are_toasted_and_stay_in_the_feed(harness
     await desktop.open("/app/notifications")
     feed = desktop.page.locator(".feed-entry")
     await expect(feed.filter(has_text="was allowed by owner (Desk)")).to_be_visible()
-    done = feed.filter(has_text="Turn finished")
+    done = feed.filter(has_text="Turn completed")
     await expect(done).to_be_visible()
     await desktop.accessible()
     await done.get_by_role("link").click()
@@ -77,8 +77,8 @@ async def test_kinds_that_a_device_does_not_want_are_not_toasted(harness: UiHarn
     _, agent = await asking(harness)
     await harness.http.post("/v1/permissions/r1", json={"behavior": "allow"})
     await agent.result()
-    await expect(phone.page.locator(".toast", has_text="is finished")).to_be_visible()
-    assert await phone.page.locator(".toast", has_text="waits for an answer").count() == 0
+    await expect(phone.page.locator(".toast", has_text="has completed")).to_be_visible()
+    assert await phone.page.locator(".toast", has_text="needs your answer").count() == 0
 
 
 async def given(agent: FakeAgent) -> list[Any]:
@@ -170,7 +170,7 @@ async def test_a_push_message_answers_by_its_button_and_only_once(harness: UiHar
         await pushed(phone, payload)
         (notification,) = await eventually(lambda: shown(worker), bool)
         assert [button["action"] for button in notification["actions"]] == ["allow", "deny"]
-        assert "Bash waits" in notification["body"]
+        assert "Bash needs your answer" in notification["body"]
         await worker.evaluate(_CLICK, action)
         resolved = await harness.happened(session, "permission.resolved")
         assert (resolved["behavior"], resolved["by"]) == (action, "owner (Ann's phone)")

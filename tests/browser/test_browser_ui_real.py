@@ -21,6 +21,7 @@ from tools.clis import program_path
 expect.set_options(timeout=PATIENCE * 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.cli(NEWEST)
 async def test_a_life_with_the_real_cli(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if reason := why_not_installed(NEWEST):

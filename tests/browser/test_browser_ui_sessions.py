@@ -196,6 +196,7 @@ async def test_mode_commands_and_attachments_from_the_composer(harness: UiHarnes
     await expect(desktop.page.locator(".user img")).to_be_visible()
 
 
+@pytest.mark.slow
 async def test_on_a_phone_one_thing_at_a_time(harness: UiHarness) -> None:
     for text in ("SCRIPT:todo", "SCRIPT:tool", "SCRIPT:think"):
         await harness.session(text)

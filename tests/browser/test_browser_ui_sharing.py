@@ -53,6 +53,7 @@ async def open_dialog(device: Device) -> Locator:
     return field
 
 
+@pytest.mark.slow
 async def test_a_shared_session_is_in_the_others_list_until_its_owner_or_an_admin_unshares_it(
     harness: UiHarness,
 ) -> None:

@@ -158,6 +158,7 @@ async def test_a_strangers_address_leads_nowhere_and_a_revoked_device_is_signed_
     assert desktop.strayed == []
 
 
+@pytest.mark.slow
 async def test_a_gateway_killed_and_restarted_mid_stream_loses_and_repeats_nothing(
     chromium: Browser, tmp_path: Path
 ) -> None:
@@ -237,6 +238,7 @@ async def number(page: Page, which: str) -> int:
     return int((text or "").split()[1])
 
 
+@pytest.mark.slow
 async def test_a_long_session_opens_at_its_end_scrolls_both_ways_and_is_searched_whole(
     chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ import httpx2
 from playwright.async_api import Browser, Page
 
 from browser.chromium import eventually
+from local_http import local_client
 from patience import PATIENCE
 from server.fakes import free_port
 
@@ -26,9 +27,7 @@ class Gateway:
         self.folder = folder
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.http = httpx2.AsyncClient(
-            base_url=self.url, headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False, timeout=PATIENCE
-        )
+        self.http = local_client(base_url=self.url, headers={"authorization": f"Bearer {TOKEN}"})
         self._env = {"PATH": os.environ["PATH"], "HOME": str(folder), **(env or {}), "FAIRLEAD_TOKEN": TOKEN}
         self._options = options
         self._process: asyncio.subprocess.Process | None = None

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx2
 import pytest
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request
 
@@ -24,6 +23,7 @@ from fairlead.config import Config
 from fairlead.model.agents import AgentInfo
 from fairlead.model.web.requests import ServiceCall
 from fairlead.server.webui import BUILT, WebUi
+from local_http import local_client
 from patience import PATIENCE
 from sessions.harness import FakeAgent, FakeKind
 
@@ -65,7 +65,7 @@ class ScriptedKind(FakeKind):
     async def info(self) -> AgentInfo:
         return AgentInfo(name=self.name, ways={"stdio": "yes", "terminal": "yes"})
 
-    def performers(self) -> Mapping[type[ServiceCall[Any]], Any]:
+    def handlers(self) -> Mapping[type[ServiceCall[Any]], Any]:
         return {}
 
 
@@ -125,7 +125,7 @@ class UiHarness:
         self.devices: list[Device] = []
         self._browser = browser
         headers = {"authorization": f"Bearer {running.token}"}
-        self.http = httpx2.AsyncClient(base_url=running.url, headers=headers, trust_env=False, timeout=PATIENCE)
+        self.http = local_client(base_url=running.url, headers=headers)
 
     async def device(
         self, name: str = "Desk", size: tuple[int, int] = DESKTOP, *, scopes: tuple[str, ...] = ("admin",), **more: Any

@@ -15,6 +15,7 @@ import pytest
 from agents.claude_transcripts.transcript_files import conversation, lines
 from fairlead.config import Config
 from fairlead.wiring import GatewayInfo, running
+from local_http import local_client
 
 PATIENCE = 3000.0
 """Seconds for the long test on a busy machine; the duration itself is not asserted."""
@@ -40,7 +41,7 @@ def write_many(home: Path, count: int) -> set[str]:
 async def all_listed(gateway: GatewayInfo, count: int) -> None:
     """Wait until all files are listed; the gateway finds them in the background."""
     headers = {"Authorization": f"Bearer {gateway.token}"}
-    async with httpx2.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
+    async with local_client(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
         while await _listed(http) < count:
             await asyncio.sleep(0.05)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Fairlead
-from fairlead.cli.commands.storage import cutoff
+from fairlead.cli.commands.data_folder import cutoff
 from fairlead.cli.errors import UsageError
 from fairlead.cli.output import ago, size
 

@@ -155,17 +155,19 @@ def test_a_door_in_the_settings_file_is_opened(server: Server, tmp_path: Path) -
         (["native=0,public_url=gw.example"], "https://name[:port] is expected"),
     ],
 )
-def test_impossible_door_exits_2_and_prints_the_reason(server: Server, doors: list[str], message: str) -> None:
+def test_impossible_door_exits_2_and_prints_the_reason(
+    server: Server, fairlead: Fairlead, doors: list[str], message: str
+) -> None:
     server.data.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         words = {"PORT": server.port, "TAKEN": taken.getsockname()[1], "DATA": server.data}
         for word, value in words.items():
             doors = [door.replace(f"={word}", f"={value}") for door in doors]
-        process = server.start(*(part for door in doors for part in ("--door", door)))
-        _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2
-    assert message in err
-    assert "Traceback" not in err
+        options = ("--agent", "demo", "--port", str(server.port), "--data", str(server.data))
+        done = fairlead("serve", *options, *(part for door in doors for part in ("--door", door)))
+    assert done.code == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
 
 
 def test_over_tls_the_own_gateway_is_trusted_and_another_must_be_verified(

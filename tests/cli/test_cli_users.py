@@ -103,7 +103,7 @@ def test_a_password_is_asked_for_twice_on_a_terminal(
         asked.append({"text": text, **options})
         return PASSWORD
 
-    monkeypatch.setattr("fairlead.cli.commands.users.typer.prompt", prompt)
+    monkeypatch.setattr("fairlead.cli.commands.accounts.typer.prompt", prompt)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     assert fairlead("user", "add", "gina", "--password").code == 0
     assert asked == [{"text": "Password for gina", "hide_input": True, "confirmation_prompt": True, "err": True}]

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,11 @@ from fairlead.sessions.dependencies import McpServerSettings
 from fairlead.wiring import GatewayInfo, running
 from fairlead_testing.model_api import ScriptedModel
 from fairlead_testing.native_client import Fold, NativeClientState
+from local_http import local_client
 from patience import PATIENCE
 
 Line = dict[str, Any]
 Wanted = str | Callable[[Line], bool]
-
-
-UNUSED_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Gateways here use plain HTTP: without this each client would read all certificates of the machine."""
 
 
 class GatewayHarness:
@@ -194,7 +190,7 @@ async def opened(gateway: GatewayInfo, cwd: Path) -> AsyncIterator[GatewayHarnes
     headers = {"Authorization": f"Bearer {gateway.token}"}
     address = gateway.url.replace("http", "ws", 1) + "/v1/ws"
     async with (
-        httpx2.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE, verify=UNUSED_TLS) as http,
+        local_client(base_url=gateway.url, headers=headers) as http,
         connect(address, additional_headers=headers, max_size=None) as socket,
     ):
         harness = GatewayHarness(gateway, http, socket, cwd)

@@ -60,6 +60,7 @@ def sample(cases: Sequence[Case], rng: random.Random) -> list[Case]:
     return [*some, *rng.sample(rest, max(0, SAMPLE - len(some)))]
 
 
+@pytest.mark.slow
 @on_versions()
 @pytest.mark.parametrize("gateway", GATEWAYS)
 async def test_a_sample_of_the_corpus_does_no_harm(

@@ -16,7 +16,7 @@ from e2e.cli_wire import ASKING, BASE, RealCli, real_cli
 from e2e.gateway_harness import opened, settings
 from e2e.harness import on_versions
 from fairlead.agents.claude.launch import arguments
-from fairlead.agents.claude.stdio.tool_hooks import HookPermissions, deny
+from fairlead.agents.claude.stdio.tool_hooks import HookPermissions, deny, parse_call
 from fairlead.agents.claude.tui import hook_server
 from fairlead.agents.claude.tui.hook_server import EVENTS, HookEndpoint
 from fairlead.agents.claude.versions import Version
@@ -64,7 +64,11 @@ class HookDriver:
         self.permits = HookPermissions(self.sink, self.sink.records, numbers(version))
         self.hook_events: list[str] = []
         handlers: dict[str, Any] = dict.fromkeys(EVENTS, self._note)
-        self.endpoint: HookEndpoint = harness.open({**handlers, "pre-tool-use": self.permits.pre_tool_use})
+        self.endpoint: HookEndpoint = harness.open({**handlers, "pre-tool-use": self._pre_tool_use})
+
+    async def _pre_tool_use(self, given: Mapping[str, Any]) -> control.HookAnswer:
+        check = parse_call(given)
+        return check if isinstance(check, control.HookAnswer) else await self.permits.pre_tool_use(check)
 
     async def _note(self, given: Mapping[str, Any]) -> control.HookAnswer:
         self.hook_events.append(given["hook_event_name"])

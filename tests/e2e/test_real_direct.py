@@ -67,7 +67,10 @@ async def two_direct_clients_drive_one_session(harness: GatewayHarness) -> None:
         assert one.client.answers["stop"]["subtype"] == "success"
         assert "stop" not in two.client.answers
         await harness.until(lambda line: line["type"] == "turn.ended" and line["status"] == "cancelled")
-        assert shared(one) == shared(two)
+        (init, *first), (init_of_two, *second) = shared(one), shared(two)
+        assert init == init_of_two
+        # One connected earlier: newer versions send more after a result, so it may have the end of the turn before.
+        assert first[-len(second) :] == second
 
 
 def shared(peer: DirectPeer) -> list[str]:

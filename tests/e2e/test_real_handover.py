@@ -82,6 +82,7 @@ def answers(harness: GatewayHarness) -> list[str]:
     return [text.removeprefix("Hello from the scripted model. ") for text in harness.texts()]
 
 
+@pytest.mark.slow
 @elsewhere(core=True)
 @pytest.mark.rules("S001-123", "S001-143")
 async def test_there_and_back_with_the_history(harness: GatewayHarness, link: str, model: ScriptedModel) -> None:
@@ -105,6 +106,7 @@ async def test_there_and_back_with_the_history(harness: GatewayHarness, link: st
     await check_consistent(harness)
 
 
+@pytest.mark.slow
 @elsewhere()
 @pytest.mark.rules("S001-012")
 async def test_a_session_moves_at_any_time(

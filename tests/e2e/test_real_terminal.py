@@ -87,6 +87,7 @@ def pid(harness: GatewayHarness) -> int:
 # --- prompts
 
 
+@pytest.mark.slow
 @on_versions(core=True)
 async def test_turns_and_tools_in_one_terminal(
     harness: GatewayHarness, version: str, model: ScriptedModel, agreed: None
@@ -98,6 +99,7 @@ async def test_turns_and_tools_in_one_terminal(
     await a_subagents_work_is_shown_inside_it(harness)
 
 
+@pytest.mark.slow
 @on_versions()
 @pytest.mark.rules("S000-039", "S000-041", "S001-011")
 async def test_prompts_interrupts_and_a_person_in_one_terminal(
@@ -111,6 +113,20 @@ async def test_prompts_interrupts_and_a_person_in_one_terminal(
         await an_image_is_refused_and_a_steer_too(harness)
     harness.scene()
     await a_person_types_in_the_terminal(harness, person)
+
+
+@on_versions()
+async def test_interrupts_without_motion_on_the_screen(
+    harness: GatewayHarness, model: ScriptedModel, cli_home: Path, agreed: None
+) -> None:
+    """A person may have turned animations off: then the CLI draws the activity differently, and rarely. After a long
+    text a hint about pasting replaces `esc to interrupt`."""
+    (cli_home / ".claude").mkdir(exist_ok=True)
+    (cli_home / ".claude" / "settings.json").write_text('{"prefersReducedMotion": true}')
+    await harness.open("SCRIPT:text " + "a line\n" * 12)
+    await harness.until("turn.ended")
+    harness.scene()
+    await interrupts(harness, model)
 
 
 async def a_plain_turn(harness: GatewayHarness, version: str) -> None:
@@ -194,6 +210,7 @@ async def interrupts(harness: GatewayHarness, model: ScriptedModel) -> None:
     assert (end["status"], len(harness.all("tool.ended"))) == ("cancelled", 1)
     assert (await harness.turn("SCRIPT:text last"))["status"] == "completed"
     assert harness.texts()[-1].endswith("last")
+    assert not any("never" in text or text.count("tick") == 200 for text in harness.texts())
     assert messages(harness)[-1] == "SCRIPT:text last"
     await harness.raw()
 
@@ -228,6 +245,7 @@ async def a_tool_is_allowed_denied_changed_and_remembered(harness: GatewayHarnes
     await harness.raw()
 
 
+@pytest.mark.slow
 @on_versions()
 async def test_a_question_and_a_plan(
     harness: GatewayHarness, version: str, model: ScriptedModel, person: Person, agreed: None
@@ -306,6 +324,7 @@ async def a_subagents_work_is_shown_inside_it(harness: GatewayHarness) -> None:
 # --- the process
 
 
+@pytest.mark.slow
 @on_versions()
 async def test_an_api_error_a_killed_cli_a_resume_and_a_fork(
     harness: GatewayHarness, version: str, model: ScriptedModel, agreed: None
@@ -399,6 +418,7 @@ async def gateway(
         yield process
 
 
+@pytest.mark.slow
 @on_versions()
 async def test_kill_of_the_gateway_hangs_up_and_the_turn_is_closed_truly(gateway: GatewayProcess, agreed: None) -> None:
     """The terminal ends with its gateway. An answered prompt is in the log once; an unanswered one has failed."""

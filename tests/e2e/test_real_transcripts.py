@@ -48,6 +48,7 @@ async def found(harness: GatewayHarness) -> dict[str, Any]:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 @on_versions(core=True)
 @pytest.mark.rules("S001-006", "S000-237", "S000-199")
 async def test_a_session_started_by_hand_is_followed_and_goes_on_here_and_then_there_again(

@@ -13,7 +13,7 @@ import pytest
 
 from e2e.cli_wire import ASKING, BASE, RealCli, allow, real_cli
 from e2e.harness import NEWEST, OLDEST, on_versions, since
-from fairlead.agents.claude.versions import abilities, parse_version
+from fairlead.agents.claude.versions import Abilities, parse_version
 from fairlead.agents.claude.wire import control
 from fairlead.agents.claude.wire.control import cancel_line
 from fairlead.model.ids import is_uuid
@@ -185,7 +185,7 @@ async def the_withdrawal_of_a_request_ends_an_old_version_and_no_new_one(
     known = parse_version(version)
     assert known is not None
     await cli.write(cancel_line("asked-before"))
-    if abilities(known).takes_cancel:
+    if Abilities(known).takes_cancel:
         assert (await cli.turn("SCRIPT:text after"))["subtype"] == "success"
         assert await cli.close() == 0
     else:
@@ -282,6 +282,7 @@ async def rewinding_puts_the_files_back(cli: RealCli, cwd: Path) -> None:
     assert not target.exists()
 
 
+@pytest.mark.slow
 @on_versions()
 @pytest.mark.rules("S004-014", "S004-015", "S004-239", "S004-253", "S004-256", "S004-257", "S004-327")
 @pytest.mark.rules("S004-254", "S004-237", "S004-258", "S004-259", "S004-260", "S004-261", "S004-262", "S004-252")

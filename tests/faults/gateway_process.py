@@ -18,6 +18,7 @@ from typing import Any
 import httpx2
 
 from fairlead.system.proctable import program_inside
+from local_http import local_client
 from patience import PATIENCE
 
 TOKEN = "fl_" + "faults" * 8
@@ -90,7 +91,7 @@ class GatewayProcess:
             while not self._is_ready():
                 assert self.process.poll() is None, f"the gateway ended with {self.process.returncode}: {self.log()}"
                 await asyncio.sleep(0.005)
-        async with httpx2.AsyncClient(base_url=self.url) as http:
+        async with local_client(base_url=self.url) as http:
             assert (await http.get("/health")).status_code == 200
 
     def _is_ready(self) -> bool:
@@ -169,9 +170,7 @@ class GatewayProcess:
     # --- requests over REST
 
     def http(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(
-            base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=PATIENCE, trust_env=False
-        )
+        return local_client(base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"})
 
     async def create(self, **fields: Any) -> str:
         async with self.http() as http:

@@ -66,15 +66,16 @@ async def test_a_full_disk_in_mid_turn(tmp_path: Path) -> None:
             assert not (await repeated(client, "SCRIPT:text", lost)).get("repeated"), "it was refused, so it is new"
             await client.holds(lambda: {first["message"], lost} <= client.over, "both turns")
             await other.passed(client.seq)
+            # They leave before the log is read: the transcript's copies of records may be appended, and sent, later.
+            ledger = SentEvents()
+            for watcher in (client, other):
+                await watcher.go()
+                ledger.note(watcher.lines)
             stored = await gateway.stored(client.session)
             check_log(stored, idle=False)
             assert {end["status"] for end in ends(stored).values()} == {"completed"}
             text = next(line for line in stored if line["type"] == "text")
             assert text["text"] == "word " * WORDS
-            ledger = SentEvents()
-            for watcher in (client, other):
-                ledger.note(watcher.lines)
-                await watcher.go()
             ledger.check(stored)
             # And it was durable: a gateway that is killed now still has it all.
             await gateway.kill()
@@ -102,14 +103,14 @@ async def test_a_gateway_stopped_on_a_full_disk_exits_and_the_next_start_finds_t
             assert (await client.come(gateway))["verdict"] == "ok"
             await client.holds(lambda: sent["message"] in client.over, "the end of the turn")
             await client.until("agent.exited")
-            stored = await gateway.stored(client.session)
-            check_log(stored, idle=True)
+            await client.go()
             ledger = SentEvents()
             ledger.note(client.lines)
+            stored = await gateway.stored(client.session)
+            check_log(stored, idle=True)
             ledger.check(stored)
             end = ends(stored)[sent["message"]]
             assert (end["status"], end["reason"]) == ("failed", "gateway lost")
-            await client.go()
 
 
 async def test_no_gateway_starts_on_a_full_disk(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx2
 import pytest
 from websockets.exceptions import InvalidStatus
 
 from faults.gateway_process import TOKEN, GatewayProcess
 from faults.native_client import Hangup, NativeClient
+from local_http import local_client
 from patience import PATIENCE
 
 pytestmark = pytest.mark.fault
@@ -59,6 +59,7 @@ async def flood(gateway: GatewayProcess, words: str, count: int, first: int) -> 
             await process.wait()
 
 
+@pytest.mark.slow
 async def test_a_client_is_served_while_strangers_hold_as_many_connections_as_they_can(tmp_path: Path) -> None:
     """With 1,024 descriptors, 5,000 upgrades and 3,000 bodies that never end, and more all the time."""
     gateway = GatewayProcess(tmp_path)
@@ -70,7 +71,7 @@ async def test_a_client_is_served_while_strangers_hold_as_many_connections_as_th
             for number in range(5):
                 began = time.monotonic()
                 # A new connection each time: an established one would prove nothing.
-                async with httpx2.AsyncClient(base_url=gateway.url, timeout=PATIENCE, trust_env=False) as http:
+                async with local_client(base_url=gateway.url) as http:
                     answer = await http.get("/v1/me", headers={"Authorization": f"Bearer {TOKEN}"})
                 assert answer.status_code == 200
                 await client.come(gateway)
@@ -150,7 +151,7 @@ async def test_readers_of_a_large_file_that_never_read_cost_no_memory(tmp_path: 
         grown = await steady(gateway) - before
         print(f"60 readers: {grown / MEGABYTE:.0f} MiB more")
         assert grown < 48 * MEGABYTE
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, trust_env=False) as http:
+        async with local_client(base_url=f"http://127.0.0.1:{port}") as http:
             assert len((await http.get("/large.bin")).content) == 40 * MEGABYTE
         for peer in peers:
             peer.close()

@@ -14,6 +14,7 @@ from faults.native_client import NativeClient
 pytestmark = pytest.mark.fault
 
 
+@pytest.mark.slow
 async def test_a_gateway_stopped_mid_turn_ends_its_agents_and_reports_it(tmp_path: Path) -> None:
     async with GatewayProcess(tmp_path, allow="Bash") as gateway:
         slow, quick = [NativeClient(await gateway.create()) for _ in range(2)]

@@ -21,7 +21,7 @@ WATCHED = (
     "/v1/sessions/{session}/envelopes",
     "/api/claude/sessions/{session}/subscribe",
 )
-NAMES = ("{session}", "{conversation}", "{request}", "{id}")
+NAMES = ("{session}", "{request}", "{id}")
 """Parameters that may name another user's things; names of shells and plugins are private to each user."""
 SSE = "/mylifedb/api/notifications/stream"
 SEARCHES = {"q": WORD, "query": WORD, "words": WORD, "limit": "50", "archived": "any"}
@@ -120,7 +120,7 @@ async def test_no_route_or_socket_shows_anything_of_another_users_session(tmp_pa
             "GET /v1/search",
             "GET /v1/notices",
             "GET /cognova/api/conversations",
-            "GET /cognova/api/conversations/{conversation}",
+            "GET /cognova/api/conversations/{session}",
             "GET /cognova/api/agents",
             "GET /cognova/api/hooks/events",
             "GET /claudecodeui/api/projects",

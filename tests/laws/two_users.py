@@ -21,6 +21,7 @@ from fairlead.model.commands import Create
 from fairlead.model.web.routes import Route
 from fairlead.server.discovery import discover
 from fairlead.server.route_table import RouteTable, at_main_port
+from local_http import local_client
 
 WORD = "qzxwhisper"
 """Part of everything that Anna sends and names."""
@@ -49,7 +50,7 @@ def named(template: str, ids: Ids) -> str:
 
     def fill(found: re.Match[str]) -> str:
         name = found[1].rstrip(".")
-        return {"session": ids.session, "conversation": ids.session, "request": ids.request}.get(name, ids.item)
+        return {"session": ids.session, "request": ids.request}.get(name, ids.item)
 
     return re.sub(r"\{([^}]*)\}", fill, template)
 
@@ -150,7 +151,7 @@ class TwoUserGateway:
     def __init__(self, url: str, admin: str) -> None:
         self.url = url
         self.tokens = {"admin": admin}
-        self.http = httpx2.AsyncClient(base_url=url, trust_env=False, timeout=60)
+        self.http = local_client(base_url=url)
 
     async def call(self, who: str, method: str, path: str, body: Any = None, **more: Any) -> httpx2.Response:
         headers = {"authorization": f"Bearer {self.tokens[who]}"}

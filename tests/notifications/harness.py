@@ -172,7 +172,7 @@ class NotificationsHarness:
         return peer, socket
 
     def say(self, peer: FeedSubscriber, **frame: Any) -> None:
-        peer.received(msgspec.json.encode(frame))
+        peer.received(msgspec.json.encode(frame), True)
 
     async def wait_fired(self) -> None:
         """Wait until all items that were due have fired."""

@@ -82,7 +82,7 @@ async def test_changes_come_in_the_order_in_which_they_happened(harness: Notific
 async def test_a_peer_that_has_left_is_removed(harness: NotificationsHarness) -> None:
     for _ in range(1000):
         peer, _ = harness.peer()
-        peer.detached(1006)
+        peer.detached(1006, "")
     assert harness.service.feed.subscribers == set()
     await harness.service.feed.write(task("a"))
 
@@ -106,7 +106,7 @@ async def test_a_returning_peer_receives_missed_items_and_then_new_ones(harness:
     await until(lambda: "subscribed" in socket.kinds())
     await harness.service.feed.write(task("a"))
     cursor = socket.frames[-1]["cursor"]
-    first.detached(1000)
+    first.detached(1000, "")
     await harness.service.feed.write(task("b"), turn(), task("c"))
     again, back = harness.peer()
     harness.say(again, type="subscribe", topics=["turn"], cursor=cursor)
@@ -208,7 +208,7 @@ def test_a_cut_and_a_resume_give_the_same_as_staying(
             await until(lambda: "subscribed" in first.kinds() and "subscribed" in all_of_it.kinds())
             for number in range(before):
                 await harness.service.feed.write(task(f"before {number}"), turn())
-            leaving.detached(1006)
+            leaving.detached(1006, "")
             folded(client, first)
             for number in range(missed):
                 await harness.service.feed.write(task(f"missed {number}"), turn())

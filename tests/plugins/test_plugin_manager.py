@@ -102,7 +102,7 @@ async def test_a_plugin_may_have_only_a_page(tmp_path: Path) -> None:
         await harness.enable()
         view = await harness.view()
         assert (view.state, view.server, view.pid) == ("page", (), 0)
-        assert (await harness.plugins.page("strange")).kept_back == ("manifest.json",)
+        assert (await harness.plugins.page("strange"))[1] == ("manifest.json",)
 
 
 async def test_a_failing_plugin_is_restarted_with_growing_delays_until_it_is_stable(tmp_path: Path) -> None:

@@ -128,27 +128,53 @@ def test_outcomes_of_worker_processes_are_all_recorded(tmp_path: Path) -> None:
 
 
 ORDER = """
-from tools.pytest_plugins import RandomOrder
+from tools.pytest_plugins import RandomOrder, SlowFirst
 
 def pytest_configure(config):
-    config.pluginmanager.register(RandomOrder({seed}))
+    config.addinivalue_line("markers", "slow: it takes long")
+    config.pluginmanager.register({plugin})
 """
 
 
+def collected(folder: Path, plugin: str, files: dict[str, str]) -> list[str]:
+    """The tests of these files in the order of this plugin."""
+    (folder / "conftest.py").write_text(ORDER.format(plugin=plugin))
+    for name, source in files.items():
+        (folder / name).write_text(source)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q", str(folder)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+@pytest.mark.parametrize(
+    ("tests", "order"),
+    [
+        ("qqsqs", "sqsqq"),
+        ("qqq", "qqq"),
+        ("ssqss", "sqsss"),
+        ("ss", "ss"),
+    ],
+)
+def test_slow_tests_start_first_and_each_is_followed_by_a_quick_one(tmp_path: Path, tests: str, order: str) -> None:
+    marks = {"s": "@pytest.mark.slow\n", "q": ""}
+    source = "".join(f"{marks[kind]}def test_{number}_{kind}(): pass\n" for number, kind in enumerate(tests))
+    seen = collected(tmp_path, "SlowFirst()", {"test_a.py": f"import pytest\n{source}"})
+    assert "".join(line[-1] for line in seen) == order
+    for kind in "sq":
+        assert [line for line in seen if line.endswith(kind)] == sorted(line for line in seen if line.endswith(kind))
+
+
 def test_a_random_order_keeps_files_together_and_repeats_with_its_seed(tmp_path: Path) -> None:
+    sources = {f"test_{name}.py": "".join(f"def test_{number}(): pass\n" for number in range(9)) for name in "abc"}
+
     def order(seed: int) -> list[str]:
-        (tmp_path / "conftest.py").write_text(ORDER.format(seed=seed))
-        for name in "abc":
-            (tmp_path / f"test_{name}.py").write_text("".join(f"def test_{number}(): pass\n" for number in range(9)))
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q", str(tmp_path)],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return [line for line in done.stdout.splitlines() if "::" in line]
+        return collected(tmp_path, f"RandomOrder({seed})", sources)
 
     first = order(1)
     files = [line.partition("::")[0] for line in first]

@@ -35,14 +35,18 @@ from fairlead.server.webui import WebUi
 from fairlead.sessions.api.folders import (
     FolderReport,
     InspectFolder,
+    ListFolder,
     ListFolders,
     ListTrusted,
+    MarkFolder,
+    ReadSessionChoices,
     TrustedFolder,
     TrustFolder,
     UntrustFolder,
 )
 from fairlead.sessions.api.transcripts import AnnounceSession, ArchiveTranscripts, ImportTranscript
 from fairlead.system.clock import SystemClock
+from local_http import local_client
 from patience import PATIENCE
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
@@ -268,7 +272,7 @@ class Served:
         """A client with the admin's token (""), with the given token, or without a token (None)."""
         chosen = self.admin if token == "" else token
         auth = {} if chosen is None else {"authorization": f"Bearer {chosen}"}
-        return httpx2.AsyncClient(base_url=self.url, headers={**auth, **headers}, trust_env=False)
+        return local_client(base_url=self.url, headers={**auth, **headers})
 
     async def token(self, *scopes: Any, name: str = "somebody") -> str:
         made = await self.credentials.create("token", name, scopes)
@@ -295,11 +299,11 @@ async def serving(
     performers: Mapping[Any, Callable[..., Any]] = {
         **CredentialActions(credentials).handlers(),
         **FakeTrust().handlers(),
-        **doors.performers(),
-        **hooks.performers(),
+        **doors.handlers(),
+        **hooks.handlers(),
         **shell.handlers(),
         ImportTranscript: nothing,
-        ListFolders: nothing,
+        **dict.fromkeys((ListFolders, ListFolder, MarkFolder, ReadSessionChoices), nothing),
         ArchiveTranscripts: nothing,
         AnnounceSession: nothing,
         **parts.pop("performers", {}),

@@ -34,6 +34,7 @@ from fairlead.server.listeners import Binding
 from fairlead.server.route_table import RouteTable, at_main_port
 from fairlead.server.sockets import REVOKED
 from fairlead.server.static import ReadStatic, StaticFiles
+from local_http import local_client
 from patience import PATIENCE
 from server.fakes import SESSION, Served, raw_request, serving
 
@@ -102,7 +103,7 @@ class Opened:
         return f"http://127.0.0.1:{self.port}"
 
     def client(self, **headers: str) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(base_url=self.url, headers=headers, trust_env=False)
+        return local_client(base_url=self.url, headers=headers)
 
     async def status(self, method: str, path: str, **headers: str) -> int:
         async with self.client(**headers) as client:

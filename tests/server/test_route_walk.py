@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.agents.claude.dialin.routes import EVENTS, SOCKET, AcceptPost
 from fairlead.agents.claude.tui.hook_server import PATH, RunHook
-from fairlead.auth.api import accounts, credentials
+from fairlead.auth.api import credentials
 from fairlead.model.auth import SCOPES
 from fairlead.model.web.requests import ServiceCall
 from fairlead.server.app import App
@@ -193,7 +193,7 @@ async def test_nothing_allows_another_origin_to_read(served: Served) -> None:
 
 
 async def test_every_service_call_has_a_performer(served: Served) -> None:
-    modules = {module.__name__ for module in (accounts, credentials, folders, transcripts)}
+    modules = {module.__name__ for module in (credentials, folders, transcripts)}
     declared = {kind for kind in ServiceCall.__subclasses__() if kind.__module__ in modules}
     assert set(served.app.dispatcher._handlers) == {*declared, AcceptPost, ReadAsset, RunHook}
 

@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fairlead.clients.native.codec import JsonCodec
+from fairlead.clients.native.codec import Codec
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.auth import Identity
 from fairlead.model.errors import Busy, FairleadError, NotFound
 from fairlead.model.web.sockets import (
     AttachOwner,
-    AttachProxy,
     CloseSocket,
     Effect,
     Flow,
@@ -139,7 +138,7 @@ class EndpointHarness:
         self.endpoint.on_drain(self.wire)
 
 
-CODEC = JsonCodec()
+CODEC = Codec()
 INTERRUPT = cmd.Interrupt(session=SESSION)
 
 
@@ -375,26 +374,29 @@ class RecordingOwner:
         self.wire = wire
         self.story.append("attached")
 
-    def received(self, data: bytes) -> None:
-        self.story.append(data)
+    def received(self, data: bytes, text: bool) -> None:
+        self.story.append((data, text))
 
     def drained(self) -> None:
         self.story.append("drained")
 
-    def detached(self, code: int) -> None:
-        self.story.append(code)
+    def detached(self, code: int, reason: str) -> None:
+        self.story.append((code, reason))
 
 
 async def test_attached_owner_receives_everything_on_its_socket() -> None:
     owner = RecordingOwner()
-    harness = EndpointHarness(ServerLimits(commands_per_s=1), give=(Write(b"before"), AttachOwner(owner, [b"early"])))
+    harness = EndpointHarness(
+        ServerLimits(commands_per_s=1), give=(Write(b"before"), AttachOwner(owner, [(b"early", False)]))
+    )
     harness.open()
     harness.say("give")
     assert harness.wire.sent == [b"hello", b"before"]
     for word in ("one", "two", "three"):
         harness.say(word)
     harness.take()
-    assert owner.story == ["attached", b"early", b"one", b"two", b"three", "drained"], "its messages are no commands"
+    messages = [(b"early", False), (b"one", True), (b"two", True), (b"three", True)]
+    assert owner.story == ["attached", *messages, "drained"], "its messages are not commands"
     assert owner.wire is not None
     owner.wire.send(b"at any time")
     assert (harness.wire.sent[-1], owner.wire.backlog()) == (b"at any time", len(b"at any time"))
@@ -406,41 +408,13 @@ async def test_attached_owner_receives_everything_on_its_socket() -> None:
     owner.wire.close(4001, "enough")
     assert harness.wire.code == 4001
     harness.endpoint.on_close(harness.wire, 4001)
-    assert owner.story[-2:] == ["taken", 4001]
+    assert owner.story[-2:] == ["taken", (4001, "")]
 
 
-async def test_closed_socket_cannot_be_attached_to_an_owner() -> None:
+async def test_owner_receives_the_type_of_each_message_and_the_close_reason() -> None:
     owner = RecordingOwner()
-    harness = EndpointHarness(give=(AttachOwner(owner),))
-    harness.open()
-    harness.endpoint.on_close(harness.wire, 1006)
-    harness.say("give")
-    assert owner.story == []
-
-
-class RecordingProxy:
-    """A proxy that records what happened to its socket."""
-
-    def __init__(self) -> None:
-        self.story: list[Any] = []
-
-    def attached(self, wire: HeldWire) -> None:
-        self.story.append("attached")
-
-    def received(self, data: bytes, text: bool) -> None:
-        self.story.append((data, text))
-
-    def drained(self) -> None:
-        self.story.append("drained")
-
-    def detached(self, code: int, reason: str) -> None:
-        self.story.append((code, reason))
-
-
-async def test_proxy_receives_the_type_of_each_message_and_the_close_reason() -> None:
-    proxy = RecordingProxy()
     harness = EndpointHarness(ServerLimits(commands_per_s=1))
-    harness.endpoint.begin_with((AttachProxy(proxy),))
+    harness.endpoint.begin_with((AttachOwner(owner),))
     harness.open()
     assert harness.wire.sent == [], "what was agreed takes the place of the conversation's first words"
     harness.endpoint.on_message(harness.wire, b"text", True)
@@ -449,13 +423,13 @@ async def test_proxy_receives_the_type_of_each_message_and_the_close_reason() ->
     harness.wire.reason = "enough"
     harness.endpoint.on_close(harness.wire, 4001)
     harness.endpoint.abandon()
-    assert proxy.story == ["attached", (b"text", True), (b"bytes", False), "drained", (4001, "enough")]
+    assert owner.story == ["attached", (b"text", True), (b"bytes", False), "drained", (4001, "enough")]
 
 
-async def test_proxy_learns_of_a_client_that_left_before_its_socket_was_open() -> None:
-    early, late = RecordingProxy(), RecordingProxy()
-    harness = EndpointHarness(give=(AttachProxy(late),))
-    harness.endpoint.begin_with((AttachProxy(early),))
+async def test_owner_learns_of_a_client_that_left_before_its_socket_was_open() -> None:
+    early, late = RecordingOwner(), RecordingOwner()
+    harness = EndpointHarness(give=(AttachOwner(late),))
+    harness.endpoint.begin_with((AttachOwner(early),))
     harness.endpoint.abandon()
     assert early.story == [(1006, "")]
     harness.open()

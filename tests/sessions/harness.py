@@ -17,7 +17,6 @@ from fairlead.model.agents import (
     AgentInfo,
     AgentInvitation,
     AgentSink,
-    ChildRecorder,
     Decision,
     Exit,
     Launch,
@@ -95,6 +94,11 @@ class FakeAgent:
 
     async def set_thinking(self, budget: int | None) -> None:
         self.requests.append(("thinking", budget))
+
+    async def rewind(self, message: MessageId, *, dry_run: bool) -> dict[str, Any]:
+        self._alive()
+        self.requests.append(("rewind", (message, dry_run)))
+        return dict(self.control_answer)
 
     async def set_variables(self, variables: Mapping[str, str]) -> None:
         self._alive()
@@ -189,11 +193,11 @@ class FakeAgent:
 class FakeInvitedAgent:
     """An agent that a person starts. It connects when the test calls `come`."""
 
-    def __init__(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> None:
+    def __init__(self, launch: Launch, sink: AgentSink) -> None:
         self.invitation = AgentInvitation(url="ws://here/x", token="secret", command="claude")
         self.agent = FakeAgent(launch, sink, 0)
         self.called_off = False
-        self._record = record_child
+        self._sink = sink
         self._decided = asyncio.Event()
 
     def come(self) -> FakeAgent:
@@ -205,7 +209,7 @@ class FakeInvitedAgent:
         if self.called_off:
             raise AgentNotRunning("not expected any more")
         launch = self.agent.launch
-        await self._record.started(
+        await self._sink.started(
             ProcessInfo(
                 session=launch.session, pid=0, started="", group=0, agent="said", agent_session="", cwd=launch.cwd
             )
@@ -248,7 +252,7 @@ class FakeKind:
     def interrupt_record(self, cause: str) -> Record:
         return Record(msgspec.json.encode({"type": "fairlead_interrupt", "cause": cause}), "gateway")
 
-    async def launch(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> FakeAgent:
+    async def launch(self, launch: Launch, sink: AgentSink) -> FakeAgent:
         await self.launch_when.wait()
         if self.failures:
             raise self.failures.pop(0)
@@ -262,7 +266,7 @@ class FakeKind:
             agent_session=launch.session,
             cwd=launch.cwd,
         )
-        await record_child.started(child)
+        await sink.started(child)
         self.agents.append(agent)
         self._launched.set()
         return agent
@@ -270,8 +274,8 @@ class FakeKind:
     def protocol(self) -> None:
         """The kind has no extra ports; `invite` makes invited agents that connect when a test calls `come`."""
 
-    async def invite(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> "FakeInvitedAgent":
-        self.guests.append(FakeInvitedAgent(launch, sink, record_child))
+    async def invite(self, launch: Launch, sink: AgentSink) -> "FakeInvitedAgent":
+        self.guests.append(FakeInvitedAgent(launch, sink))
         return self.guests[-1]
 
     async def follow(self, child: ProcessInfo, sink: AgentSink, after: MessageId | None) -> None:

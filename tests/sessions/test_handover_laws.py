@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fairlead.agents.claude.wire.markers import TerminalMarker, encode_marker
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.agents import AgentSink, ChildRecorder, Exit, Launch, Record
+from fairlead.model.agents import AgentSink, Exit, Launch, Record
 from fairlead.model.errors import AgentNotRunning, FairleadError
 from fairlead.model.store import Entry
 from fairlead.sessions.state import SessionState, evolve
@@ -33,9 +33,9 @@ STEPS = (
 class OneAtATime(FakeKind):
     """The processes share one conversation: a second one at the same time would corrupt it."""
 
-    async def launch(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> FakeAgent:
+    async def launch(self, launch: Launch, sink: AgentSink) -> FakeAgent:
         assert all(agent.gone for agent in self.agents), "a second process"
-        return await super().launch(launch, sink, record_child)
+        return await super().launch(launch, sink)
 
 
 class HandoverDriver:

@@ -12,7 +12,7 @@ from fairlead.model.errors import BadRequest, NotFound, OutsideRoots
 from fairlead.model.ids import RequestId
 from fairlead.sessions.api.folders import FolderPage, ListFolders
 from fairlead.sessions.folders.known import MOST, KnownFolders
-from fairlead.system.text_file import read_text
+from fairlead.system.regular_files import read_text
 from sessions.harness import ANN, BOB, SESSION, CoreHarness, FakeAgent
 
 

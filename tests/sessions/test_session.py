@@ -12,10 +12,10 @@ from fairlead.model.auth import Identity
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import (
     AgentMissing,
-    AgentNotRunning,
     BadMode,
     BadRequest,
     Busy,
+    HistoryMissing,
     NotAllowed,
     NotFound,
     OutsideRoots,
@@ -238,7 +238,7 @@ async def test_an_agent_that_cannot_start_fails_the_message_with_its_reason(harn
 
 async def test_a_session_that_cannot_be_resumed_starts_over(harness: CoreHarness) -> None:
     await harness.open(resume="77777777-2222-3333-4444-555555555555")
-    harness.kind.failures.append(AgentNotRunning("No conversation found with session ID: 7"))
+    harness.kind.failures.append(HistoryMissing("There is no such conversation."))
     await harness.send("one")
     agent = await harness.kind.launched()
     assert agent.launch.resume == ""
@@ -432,7 +432,7 @@ async def test_a_rewind_is_logged_unless_it_was_a_dry_run(harness: CoreHarness) 
     assert dry.data == agent.control_answer
     assert "rewound" not in await harness.kinds()
     await harness.do(cmd.Rewind(session=SESSION, message=MESSAGE))
-    assert agent.controls[-1] == ("rewind_files", {"user_message_id": MESSAGE, "dry_run": False})
+    assert agent.requests[-2:] == [("rewind", (MESSAGE, True)), ("rewind", (MESSAGE, False))]
     assert (await harness.kinds())[-1] == "rewound"
 
 

@@ -17,7 +17,7 @@ from fairlead.model.commands import Delete, Fork
 from fairlead.model.errors import NotFound, Unavailable
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Batch, Entry, NewEntry, ProjectionRow, ProjectionWrite
+from fairlead.model.store import Batch, Entry, ProjectionRow, ProjectionWrite
 from fairlead.model.views import PASSING, Made, NewRow, ReplaceRow, Transient
 from fairlead.sessions.dependencies import CoreDependencies, SessionLimits
 from fairlead.sessions.fanout import projections as views
@@ -128,15 +128,10 @@ class ProjectionHarness:
         return self.projections.get(SESSION, "tally")
 
     async def append(self, *kinds: str, publish: bool = True) -> None:
-        entries = [NewEntry(self.head + n, n, kind, b"{}") for n, kind in enumerate(kinds, 1)]
-        prev = self.head
+        entries = [Entry(self.head + n, self.head + n - 1, n, kind, b"{}") for n, kind in enumerate(kinds, 1)]
         self.head = await self.store.append(self.lease, Batch(entries=tuple(entries)), self.head)
-        published = []
-        for entry in entries:
-            published.append(Entry(entry.seq, prev, entry.at, entry.kind, entry.event))
-            prev = entry.seq
         if publish:
-            self.feed.publish(published)
+            self.feed.publish(entries)
 
     async def level(self) -> int:
         return await asyncio.wait_for(self.projector.wait_until(self.head, lambda level: level.head), PATIENCE)

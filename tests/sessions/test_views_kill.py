@@ -21,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from fairlead.model.auth import Identity
 from fairlead.model.gateway import Cursor
-from fairlead.model.store import Batch, Entry, NewEntry
+from fairlead.model.store import Batch, Entry
 from fairlead.model.views import NewRow, Transient
 from fairlead.sessions.fanout.hub import Hub, Subscription
 from fairlead.sessions.dependencies import SessionLimits
@@ -72,9 +72,9 @@ async def main(folder, session):
     print("begun", flush=True)
     while True:
         kinds = ("delta", "text", "delta", "text", "text")
-        entries = tuple(NewEntry(head + n, n, kind, b"{}") for n, kind in enumerate(kinds, 1))
+        entries = tuple(Entry(head + n, head + n - 1, n, kind, b"{}") for n, kind in enumerate(kinds, 1))
         await store.append(lease, Batch(entries=entries), head)
-        feed.publish([Entry(e.seq, e.seq - 1, e.at, e.kind, e.event) for e in entries])
+        feed.publish(entries)
         head = entries[-1].seq
 
 asyncio.run(main(*sys.argv[1:]))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.model.errors import BadRequest, Damaged, FolderInUse, NotFound, Unavailable
-from fairlead.model.store import Batch, Checkpoint, NewEntry, StoredReply, Summary
+from fairlead.model.store import Batch, Checkpoint, Entry, StoredReply, Summary
 from fairlead.stores.sqlite import SqliteStore, backup, restore
 from fairlead_testing.store_conformance import assert_stored, batch, entry, new_session, read_all, refusal, seqs
 from stores.sqlite_stores import back_up
@@ -22,7 +22,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-LARGE = NewEntry(2, 0, "text", b'{"type":"text","text":"large"}', "agent", b"\xff\x00" * 5000)
+LARGE = Entry(2, 0, 0, "text", b'{"type":"text","text":"large"}', "agent", b"\xff\x00" * 5000)
 
 
 async def test_a_backup_restores_everything_under_new_log_ids(store: SqliteStore, tmp_path: Path) -> None:

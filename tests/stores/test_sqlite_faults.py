@@ -13,7 +13,7 @@ import pytest
 
 from fairlead.model.errors import BadRequest, Conflict, Damaged, Fenced, Unavailable
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Batch, Lease, NewEntry, SessionFilter, Summary
+from fairlead.model.store import Batch, Entry, Lease, SessionFilter, Summary
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.errors import translate, translating
 from fairlead.stores.sqlite.writer import Outcome, WriteJob, _WriterSignal
@@ -66,7 +66,7 @@ FULL_DISK = """
 import asyncio, json, resource, sys
 from pathlib import Path
 from fairlead.model.errors import Unavailable
-from fairlead.model.store import Batch, NewEntry
+from fairlead.model.store import Batch, Entry
 from fairlead.stores.sqlite import SqliteStore
 
 async def fill(folder):
@@ -76,7 +76,7 @@ async def fill(folder):
     refused = 0
     while refused < 3:
         words, raw = b'{"text":"words"}', b"x" * 20_000
-        batch = Batch(entries=tuple(NewEntry(head + n, 0, "text", words, "agent", raw) for n in (1, 2)))
+        batch = Batch(entries=tuple(Entry(head + n, 0, 0, "text", words, "agent", raw) for n in (1, 2)))
         try:
             head = await store.append(lease, batch, head)
             print(head, flush=True)
@@ -112,7 +112,7 @@ async def test_a_full_disk_loses_nothing_acknowledged(tmp_path: Path) -> None:
 async def test_a_poisoned_call_fails_without_the_others(store: SqliteStore) -> None:
     leases = [(await store.claim(new_session()))[0] for _ in range(6)]
     # A surrogate has no UTF-8, so SQLite rejects it: an error in the middle of the shared transaction.
-    poisoned = Batch(entries=(NewEntry(1, 0, "\ud800", b"{}"),))
+    poisoned = Batch(entries=(Entry(1, 0, 0, "\ud800", b"{}"),))
     outcomes = await asyncio.gather(
         *(store.append(lease, poisoned if n == 2 else batch(1), 5 if n == 4 else 0) for n, lease in enumerate(leases)),
         return_exceptions=True,
@@ -244,8 +244,8 @@ async def test_an_append_is_stored_although_its_event_loop_is_gone(
 
 def release_everything(store: SqliteStore) -> None:
     """Do the work of `close` without the loop that it needs."""
-    store._maintenance._queue.put(False)
-    store._maintenance._thread.join()
+    store._maintenance._thread.submit(store._maintenance._end).result()
+    store._maintenance._thread.shutdown()
     store._readers._threads.shutdown()
     while not store._readers._idle.empty():
         store._readers._idle.get_nowait().close()

@@ -19,7 +19,7 @@ SESSIONS = [SessionId(f"{n}{n}{n}{n}{n}{n}{n}{n}-0000-4000-8000-000000000000") f
 WRITE = """
 import asyncio, sys
 from pathlib import Path
-from fairlead.model.store import Batch, NewEntry, Summary
+from fairlead.model.store import Batch, Entry, Summary
 from fairlead.stores.sqlite import SqliteStore
 
 async def write(store, session):
@@ -27,9 +27,9 @@ async def write(store, session):
     print("begun", session, head, flush=True)
     while True:
         # Some deltas, then the text that repeats them; sizes that make the WAL move.
-        deltas = tuple(NewEntry(head + n, n, "text.delta", b"{}", "agent", b"r" * 500) for n in range(1, 4))
+        deltas = tuple(Entry(head + n, 0, n, "text.delta", b"{}", "agent", b"r" * 500) for n in range(1, 4))
         await store.append(lease, Batch(entries=deltas), head)
-        text = NewEntry(head + 4, 4, "text", b'{"type":"text","text":"word%d"}' % (head + 4))
+        text = Entry(head + 4, 0, 4, "text", b'{"type":"text","text":"word%d"}' % (head + 4))
         summary = Summary(session=session, turns=head + 4)
         await store.append(lease, Batch(entries=(text,), drop=tuple(e.seq for e in deltas), summary=summary), head + 3)
         head += 4

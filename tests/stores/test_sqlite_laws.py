@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 
 from fairlead.model.errors import Conflict, Fenced, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Batch, Entry, ForkPoint, Lease, NewEntry
+from fairlead.model.store import Batch, Entry, ForkPoint, Lease
 from fairlead.stores.sqlite import SqliteStore
 from fairlead_testing.store_conformance import new_session, refusal
 from patience import PATIENCE
@@ -26,7 +26,7 @@ class Log:
 
     session: SessionId
     lease: Lease
-    entries: dict[int, NewEntry]
+    entries: dict[int, Entry]
     head: int
     base: int = 0
     parent: "Log | None" = None
@@ -109,7 +109,7 @@ class StoreMachine(RuleBasedStateMachine):
         seq, new = log.head, []
         for step, kind, event, raw in steps:
             seq += step
-            new.append(NewEntry(seq, seq, kind, event, "agent" if raw is not None else "", raw))
+            new.append(Entry(seq, 0, seq, kind, event, "agent" if raw is not None else "", raw))
         # Counted back from the new head, so that they often hit something; some are in the parent or nowhere.
         drop = tuple(seq - n for n in sorted(dropped) if seq - n > 0)
         batch = Batch(entries=tuple(new), drop=drop)
@@ -133,7 +133,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(log=logs, wrong=st.integers(-3, 3).filter(bool))
     def append_at_the_wrong_place(self, log: Log, wrong: int) -> None:
         if not log.erased:
-            other = Batch(entries=(NewEntry(log.head + 5, 0, "text", b"never seen before, and too long to be drawn"),))
+            other = Batch(entries=(Entry(log.head + 5, 0, 0, "text", b"never seen before, and too long to be drawn"),))
             error = self.run(refusal(Conflict, self.store.append(log.lease, other, log.head + wrong)))
             assert error.data["head"] == log.head
 

@@ -14,7 +14,7 @@ from fairlead.model import events
 from fairlead.model.content import ImageBlock, TextBlock
 from fairlead.model.errors import Unavailable
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId
-from fairlead.model.store import Batch, NewEntry
+from fairlead.model.store import Batch, Entry
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite import search as search_module
 from fairlead.stores.sqlite.open import Opened, open_folder
@@ -77,7 +77,7 @@ async def test_tool_texts_rank_below_messages(store: SqliteStore) -> None:
     ended = events.ToolEnded(id=ID, call=CallId("c"), content=[{"type": "text", "text": "zebra zebra"}])
     text = events.Text(id=ID, message=MESSAGE, block=0, text="one zebra among many other words")
     logged: tuple[events.Event, ...] = (called, ended, text)
-    entries = tuple(NewEntry(n, n, events.kind_of(event), events.encode(event)) for n, event in enumerate(logged, 1))
+    entries = tuple(Entry(n, 0, n, events.kind_of(event), events.encode(event)) for n, event in enumerate(logged, 1))
     await store.append(lease, Batch(entries=entries), head)
     await store.wait_indexed()
     assert (await store.search("zebra"))[0].kind == "text"

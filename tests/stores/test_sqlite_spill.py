@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.model.errors import Conflict, Damaged, Unavailable
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Batch, ForkPoint, Lease, NewEntry
+from fairlead.model.store import Batch, Entry, ForkPoint, Lease
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.spill import Spill
 from fairlead_testing.store_conformance import assert_stored, batch, new_session, read_all, refusal, seqs
@@ -26,10 +26,10 @@ def files(store: SqliteStore) -> list[str]:
 
 
 LARGE = (
-    NewEntry(1, 0, "tool.ended", b'{"type":"tool.ended"}', "agent", b"\xff" * 1001),
-    NewEntry(2, 0, "tool.ended", b'{"x":"' + b"y" * 2000 + b'"}', "agent", b"z" * 3000),
-    NewEntry(3, 0, "tool.ended", b'{"x":"' + b"y" * 2000 + b'"}'),
-    NewEntry(4, 0, "text", b"{}", "agent", b"x" * 1000),
+    Entry(1, 0, 0, "tool.ended", b'{"type":"tool.ended"}', "agent", b"\xff" * 1001),
+    Entry(2, 0, 0, "tool.ended", b'{"x":"' + b"y" * 2000 + b'"}', "agent", b"z" * 3000),
+    Entry(3, 0, 0, "tool.ended", b'{"x":"' + b"y" * 2000 + b'"}'),
+    Entry(4, 0, 0, "text", b"{}", "agent", b"x" * 1000),
 )
 
 
@@ -51,7 +51,7 @@ async def test_a_refused_append_never_changes_a_file_that_an_entry_names(store: 
     session = new_session()
     lease, _, head = await store.claim(session)
     await store.append(lease, Batch(entries=LARGE[:1]), head)
-    other = NewEntry(1, 0, "tool.ended", b"{}", "agent", b"\xee" * 1001)
+    other = Entry(1, 0, 0, "tool.ended", b"{}", "agent", b"\xee" * 1001)
     await refusal(Conflict, store.append(lease, Batch(entries=(other,)), head))
     assert_stored(await read_all(store, session), LARGE[:1])
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.model.agents import Exit
 from fairlead.system.clock import SystemClock
 from fairlead.system.pipes import PipeClosed
-from fairlead.system.process import STDERR_TAIL, ChildProcess, ExitStatus, StopTimeouts, spawn
+from fairlead.system.process import STDERR_TAIL, ChildProcess, StopTimeouts, spawn
 from fairlead.system.proctable import Process, descendants, is_alive, kill, start_mark
 from patience import PATIENCE
 
@@ -75,7 +76,7 @@ async def test_bytes_go_both_ways_and_closing_stdin_ends_the_child() -> None:
     reading = asyncio.create_task(output_of(child))
     await child.write(b"one\n")
     await child.write(b"two\n")
-    assert await child.end(LONG) == ExitStatus(code=0)
+    assert await child.end(LONG) == Exit(code=0)
     assert await reading == b"one\ntwo\n"
     assert not child.running
 
@@ -115,11 +116,11 @@ async def test_child_leads_its_own_group_and_session() -> None:
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("raise SystemExit(7)", ExitStatus(code=7)),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", ExitStatus(signal=signal.SIGSEGV)),
+        ("raise SystemExit(7)", Exit(code=7)),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", Exit(signal=signal.SIGSEGV)),
     ],
 )
-async def test_exit_status_is_reported_and_no_zombie_stays(code: str, expected: ExitStatus) -> None:
+async def test_exit_status_is_reported_and_no_zombie_stays(code: str, expected: Exit) -> None:
     child = start(code)
     await output_of(child)
     assert await child.wait() == expected
@@ -173,7 +174,7 @@ async def test_slow_reader_slows_the_child_and_memory_stays_small() -> None:
     assert total < 1 << 20
     release.set()
     await reading
-    assert await child.wait() == ExitStatus(code=0)
+    assert await child.wait() == Exit(code=0)
     assert total == 100 << 20
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 20 * 1024, f"{grown} KiB more at the peak"
@@ -187,7 +188,7 @@ async def test_output_is_read_completely_after_a_crash() -> None:
     )
     await eventually(lambda: not child.running)
     assert await output_of(child) == b"y" * 60000
-    assert await child.wait() == ExitStatus(signal=signal.SIGKILL)
+    assert await child.wait() == Exit(signal=signal.SIGKILL)
 
 
 async def test_grandchild_that_holds_the_pipe_open_does_not_block_the_reader() -> None:
@@ -198,7 +199,7 @@ async def test_grandchild_that_holds_the_pipe_open_does_not_block_the_reader() -
         "print(left.pid, flush=True)\n"
     )
     output = await asyncio.wait_for(output_of(child), PATIENCE)
-    assert await asyncio.wait_for(child.wait(), PATIENCE) == ExitStatus(code=0)
+    assert await asyncio.wait_for(child.wait(), PATIENCE) == Exit(code=0)
     left = int(output)
     os.kill(left, signal.SIGKILL)
 
@@ -236,14 +237,14 @@ STUBBORN = (
 async def test_child_that_ignores_closed_input_is_ended_by_sigterm() -> None:
     child = start("import time\nprint('ready', flush=True)\nwhile True: time.sleep(60)\n")
     _, reading = await first_line(child)
-    assert await child.end(StopTimeouts(close=0.05, terminate=60, kill=60)) == ExitStatus(signal=signal.SIGTERM)
+    assert await child.end(StopTimeouts(close=0.05, terminate=60, kill=60)) == Exit(signal=signal.SIGTERM)
     await reading
 
 
 async def test_child_that_ignores_sigterm_is_ended_by_sigkill() -> None:
     child = start(STUBBORN)
     _, reading = await first_line(child)
-    assert await child.end(SHORT) == ExitStatus(signal=signal.SIGKILL)
+    assert await child.end(SHORT) == Exit(signal=signal.SIGKILL)
     await reading
     assert not is_known(child.pid)
 
@@ -270,7 +271,7 @@ async def test_concurrent_end_calls_share_one_stop_sequence_and_a_cancelled_call
     other = asyncio.create_task(child.end(LONG))
     await asyncio.sleep(0)
     gone.cancel()
-    assert await other == ExitStatus(signal=signal.SIGKILL)
+    assert await other == Exit(signal=signal.SIGKILL)
     await reading
 
 
@@ -308,7 +309,7 @@ async def test_without_pidfd_a_thread_waits(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delattr(os, "pidfd_open")
     child = start("raise SystemExit(3)")
     await output_of(child)
-    assert await asyncio.wait_for(child.wait(), PATIENCE) == ExitStatus(code=3)
+    assert await asyncio.wait_for(child.wait(), PATIENCE) == Exit(code=3)
 
 
 async def test_reused_pid_is_not_the_same_process() -> None:
@@ -321,7 +322,7 @@ async def test_reused_pid_is_not_the_same_process() -> None:
         assert not kill(Process(child.pid, other), signal.SIGKILL)
     assert child.running
     assert kill(Process(child.pid, child.started), signal.SIGKILL)
-    assert await child.wait() == ExitStatus(signal=signal.SIGKILL)
+    assert await child.wait() == Exit(signal=signal.SIGKILL)
     assert not is_alive(child.pid, child.started)
     assert not kill(Process(child.pid, child.started), signal.SIGKILL)
     await reading

@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
+from fairlead.model.agents import Exit
 from fairlead.system.clock import SystemClock
-from fairlead.system.process import ExitStatus, StopTimeouts
+from fairlead.system.process import StopTimeouts
 from fairlead.system.proctable import start_mark
 from fairlead.system.pty import PtyChild, spawn_on_pty
 from patience import PATIENCE
@@ -68,7 +69,7 @@ async def test_child_leads_a_session_with_a_controlling_terminal() -> None:
     assert child.pid == child.group and child.started
     output = await output_of(child)
     assert output.split("\r\n") == ["True", "os.terminal_size(columns=81, lines=23) True True True", ""]
-    assert await child.wait() == ExitStatus(code=0)
+    assert await child.wait() == Exit(code=0)
 
 
 async def test_child_inherits_nothing() -> None:
@@ -111,7 +112,7 @@ async def test_ctrl_c_is_turned_into_sigint_by_the_terminal() -> None:
     reader = Reader(child)
     await reader.until("ready")
     await child.write(b"\x03")
-    assert await asyncio.wait_for(child.wait(), PATIENCE) == ExitStatus(signal=signal.SIGINT)
+    assert await asyncio.wait_for(child.wait(), PATIENCE) == Exit(signal=signal.SIGINT)
     await reader.end()
 
 
@@ -120,7 +121,7 @@ async def test_child_that_ignores_signals_is_killed() -> None:
     child = await python(stubborn + "time.sleep(600)")
     reader = Reader(child)
     await reader.until("ready")
-    assert await asyncio.wait_for(child.end(SHORT), PATIENCE) == ExitStatus(signal=signal.SIGKILL)
+    assert await asyncio.wait_for(child.end(SHORT), PATIENCE) == Exit(signal=signal.SIGKILL)
     await reader.end()
     assert start_mark(child.pid) == ""
 

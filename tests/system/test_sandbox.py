@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.model.agents import Exit
 from fairlead.model.errors import BadRequest, Unavailable
 from fairlead.system.clock import SystemClock
-from fairlead.system.process import ChildProcess, ExitStatus, StopTimeouts, spawn, stop_orphan, wait_orphan
+from fairlead.system.process import ChildProcess, StopTimeouts, spawn, stop_orphan, wait_orphan
 from fairlead.system.proctable import Process, descendants, kill, program_inside, start_mark
 from fairlead.system.pty import spawn_on_pty
 from fairlead.system.sandbox import (
@@ -329,13 +330,13 @@ def _python_for_all() -> str:
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        ("exit 7", ExitStatus(code=7)),
-        ("kill -SEGV $$", ExitStatus(signal=signal.SIGSEGV)),
-        ("kill -9 $$", ExitStatus(signal=signal.SIGKILL)),
+        ("exit 7", Exit(code=7)),
+        ("kill -SEGV $$", Exit(signal=signal.SIGSEGV)),
+        ("kill -9 $$", Exit(signal=signal.SIGKILL)),
     ],
 )
 async def test_the_end_of_a_program_is_reported_as_without_a_sandbox(
-    sandbox: Sandbox, script: str, expected: ExitStatus
+    sandbox: Sandbox, script: str, expected: Exit
 ) -> None:
     child = run(sandbox, "/bin/sh", "-c", script)
     await read(child)
@@ -356,7 +357,7 @@ async def test_stop_sequence_signals_the_program_and_not_its_monitor(sandbox: Sa
     child = run(sandbox, "/bin/sh", "-c", "trap 'echo asked; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
     output = asyncio.create_task(read(child))
     await eventually(lambda: program_inside(child.pid) is not None and _catches_term(child.pid))
-    assert await child.end(StopTimeouts(close=0.05, terminate=60, kill=60)) == ExitStatus(code=5)
+    assert (await child.end(StopTimeouts(close=0.05, terminate=60, kill=60))).code == 5
     assert await output == "ready\nasked\n"
 
 
@@ -384,7 +385,7 @@ async def test_killing_the_monitor_kills_its_program(sandbox: Sandbox) -> None:
     program = program_inside(child.pid)
     assert program is not None
     os.kill(child.pid, signal.SIGKILL)
-    assert await child.wait() == ExitStatus(signal=signal.SIGKILL)
+    assert await child.wait() == Exit(signal=signal.SIGKILL)
     await output
     await eventually(lambda: start_mark(program.pid) != program.started)
 
@@ -394,7 +395,7 @@ async def test_processes_outside_the_group_survive_and_those_inside_do_not(sandb
     output = asyncio.create_task(read(child))
     await eventually(lambda: len(descendants(child.pid)) == 4)
     first = descendants(child.pid)[0]  # the only child of the sandbox's monitor
-    assert await child.end(LONG) == ExitStatus(code=1)
+    assert await child.end(LONG) == Exit(code=1)
     await output
     await eventually(lambda: len(descendants(first.pid)) == 1)
     (left,) = descendants(first.pid)
@@ -424,7 +425,7 @@ async def test_process_of_an_earlier_run_is_watched_and_stopped(sandbox: Sandbox
         following = asyncio.create_task(wait_orphan(left, SystemClock()))
         if ending:
             await stop_orphan(left, child.group, SystemClock(), LONG)
-            assert await child.wait() == ExitStatus(signal=signal.SIGTERM)
+            assert await child.wait() == Exit(signal=signal.SIGTERM)
         else:
             kill(program, signal.SIGKILL)
         await following
@@ -449,7 +450,7 @@ async def test_a_program_or_folder_that_is_hidden_or_missing_is_an_error(sandbox
         run(sandbox, "/bin/true", cwd=str(data))
     child = run(sandbox.showing(readable=[str(data / "program")]), str(data / "program"))
     await read(child)
-    assert await child.wait() == ExitStatus(code=0)
+    assert await child.wait() == Exit(code=0)
 
 
 async def test_nothing_runs_when_the_folder_was_moved_away(sandbox: Sandbox, data: Path) -> None:
@@ -489,7 +490,7 @@ async def test_a_terminal_s_program_leads_its_session_and_ctrl_c_reaches_it(sand
     await eventually(lambda: b"ready" in output)
     assert output.startswith(b"True os.terminal_size(columns=81, lines=23)")
     await child.write(b"\x03")
-    assert await child.wait() == ExitStatus(signal=signal.SIGINT)
+    assert await child.wait() == Exit(signal=signal.SIGINT)
     await reading
 
 
@@ -507,6 +508,6 @@ async def test_the_jobs_of_a_terminal_end_with_it(sandbox: Sandbox) -> None:
     await eventually(lambda: b"ready" in output and len(descendants(child.pid)) == 3)
     below = descendants(child.pid)
     await child.write(b"\n")
-    assert await child.wait() == ExitStatus(code=0)
+    assert await child.wait() == Exit(code=0)
     await reading
     await eventually(lambda: all(start_mark(process.pid) != process.started for process in below))

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from fairlead import wiring
@@ -15,6 +14,7 @@ from fairlead.system.clock import Clock
 from fairlead.system.proctable import is_alive
 from fairlead.terminals.api import Program, session_terminal
 from fairlead.terminals.registry import TerminalRegistry
+from local_http import local_client
 
 pytestmark = pytest.mark.process
 
@@ -48,7 +48,7 @@ async def test_stopping_gateway_ends_its_terminals(made: list[TerminalRegistry],
         with pytest.raises(TooMany):
             await terminals.open("another", SHELL)
         headers = {"authorization": f"Bearer {gateway.token}"}
-        async with httpx2.AsyncClient(base_url=gateway.url, headers=headers, trust_env=False) as http:
+        async with local_client(base_url=gateway.url, headers=headers) as http:
             shown = (await http.get(f"/v1/sessions/{SESSION}/terminal")).json()
         assert shown["running"] and "ready" in shown["lines"]
         pid, started = terminal.pid, terminal.started

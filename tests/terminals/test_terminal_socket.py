@@ -275,7 +275,7 @@ async def test_nothing_more_is_sent_to_a_client_that_does_not_read(harness: Term
     wire.waiting, before = 0, len(wire.sent)
     holder.drained()
     await until(lambda: b'{"type":"redraw"}' in wire.sent[before:] and b"done" in wire.sent[before:])
-    holder.detached(1000)
+    holder.detached(1000, "")
 
 
 async def test_program_that_does_not_read_pauses_the_client(harness: TerminalHarness) -> None:
@@ -288,12 +288,12 @@ async def test_program_that_does_not_read_pauses_the_client(harness: TerminalHar
     for _ in range(100):
         if wire.paused:
             break
-        holder.received(keys)
+        holder.received(keys, False)
         await asyncio.sleep(0)
     assert wire.paused
     await terminal.stop()
     await until(lambda: b"agent_gone" in wire.sent and wire.closed == 1000)
-    holder.detached(1000)
+    holder.detached(1000, "")
 
 
 async def test_socket_is_closed_when_encoding_its_output_fails(
@@ -308,7 +308,7 @@ async def test_socket_is_closed_when_encoding_its_output_fails(
     holder.attached(wire)
     await until(lambda: wire.closed == 1011)
     assert "not today" in caplog.text
-    holder.detached(1011)
+    holder.detached(1011, "")
 
 
 def opening() -> Handshake:
@@ -333,12 +333,12 @@ async def _early(terminal: Terminal) -> None:
     attach = run.flow.send(holder)
     assert isinstance(attach, AttachOwner)
     holder.attached(HeldWire())
-    for data in attach.early:
-        holder.received(data)
+    for data, text in attach.early:
+        holder.received(data, text)
     # The input was typed before the shell started, so its output may follow the prompt.
     while not {"early", "$ early"} & set(terminal.screen.lines):
         await terminal.changed(terminal.screen.version)
-    holder.detached(1000)
+    holder.detached(1000, "")
 
 
 def test_terminal_that_ended_in_the_meantime_is_not_found() -> None:

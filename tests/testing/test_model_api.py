@@ -16,6 +16,7 @@ import pytest
 
 from fairlead.agents.demo.scripts import ScriptText, ToolUse
 from fairlead_testing.model_api import ANSWERS, ModelRequest, ScriptedModel
+from local_http import local_client
 from patience import PATIENCE
 
 TOOLS: list[dict[str, Any]] = [{"name": name, "input_schema": {}} for name in ("Agent", "Bash", "Write")]
@@ -33,7 +34,7 @@ def body(text: str, *more: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 async def post(model: ScriptedModel, request: dict[str, Any]) -> httpx2.Response:
-    async with httpx2.AsyncClient(base_url=model.url) as client:
+    async with local_client(base_url=model.url) as client:
         return await client.post("/v1/messages?beta=true", json=request)
 
 
@@ -48,6 +49,11 @@ async def stream(model: ScriptedModel, request: dict[str, Any]) -> list[dict[str
             assert name == f"event: {event['type']}"
             events.append(event)
     return events
+
+
+async def read_all(chunks: AsyncIterator[bytes]) -> None:
+    async for _ in chunks:
+        pass
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:
@@ -154,7 +160,7 @@ async def test_an_error_that_comes_once_is_gone_at_the_second_attempt(model: Scr
 @pytest.mark.parametrize("script", ["cut", "crash"])
 async def test_a_cut_stream_ends_after_its_text(model: ScriptedModel, script: str) -> None:
     came = b""
-    async with httpx2.AsyncClient(base_url=model.url) as client:
+    async with local_client(base_url=model.url) as client:
         request = client.stream("POST", "/v1/messages", json=body(f"SCRIPT:{script}", stream=True))
         async with request as response:
             with contextlib.suppress(httpx2.RemoteProtocolError):
@@ -167,14 +173,31 @@ async def test_a_cut_stream_ends_after_its_text(model: ScriptedModel, script: st
 
 async def test_a_client_that_leaves_ends_a_slow_stream(model: ScriptedModel) -> None:
     slow = body("SCRIPT:slow 9999", stream=True)
+    idle = asyncio.all_tasks()
     async with (
-        httpx2.AsyncClient(base_url=model.url) as client,
+        local_client(base_url=model.url) as client,
         client.stream("POST", "/v1/messages", json=slow) as response,
     ):
         async for chunk in response.aiter_bytes():
             if b"tick" in chunk:
                 break
-    # Leaving the fixture waits for open responses: a stream that continued would hang the test.
+    async with asyncio.timeout(PATIENCE):
+        while asyncio.all_tasks() - idle:  # the response's own task
+            await asyncio.sleep(0.01)
+
+
+async def test_a_model_that_stops_closes_the_connection_of_a_response_in_progress() -> None:
+    """An open connection would be reported as a leak, in whichever test runs when it is collected."""
+    idle = asyncio.all_tasks()
+    async with contextlib.AsyncExitStack() as stack:
+        async with ScriptedModel() as model:
+            client = await stack.enter_async_context(local_client(base_url=model.url))
+            slow = client.stream("POST", "/v1/messages", json=body("SCRIPT:slow 9999", stream=True))
+            chunks = (await stack.enter_async_context(slow)).aiter_bytes()
+            await anext(chunks)
+        assert asyncio.all_tasks() == idle
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await asyncio.wait_for(read_all(chunks), PATIENCE)
 
 
 async def test_requests_to_the_model_are_logged_in_memory_and_in_the_file(model: ScriptedModel, tmp_path: Path) -> None:
@@ -206,7 +229,7 @@ async def test_side_requests_are_answered_and_distinguished(model: ScriptedModel
     title = await post(model, {**plain, "system": "Write a title for this session"})
     assert json.loads(title.json()["content"][0]["text"])["title"]
     assert (await post(model, {**plain, "max_tokens": 1})).json()["content"][0]["text"] == "ok"
-    async with httpx2.AsyncClient(base_url=model.url) as client:
+    async with local_client(base_url=model.url) as client:
         counted = await client.post("/v1/messages/count_tokens", json=plain)
         assert counted.json()["input_tokens"] > 0
         assert (await client.head("/")).status_code == 404
@@ -216,7 +239,7 @@ async def test_side_requests_are_answered_and_distinguished(model: ScriptedModel
 
 @pytest.mark.parametrize("bad", [b"", b"{", b"[]", b'{"messages": 7}', b'{"messages": [1]}'])
 async def test_a_bad_body_is_a_bad_request(model: ScriptedModel, bad: bytes) -> None:
-    async with httpx2.AsyncClient(base_url=model.url) as client:
+    async with local_client(base_url=model.url) as client:
         response = await client.post("/v1/messages", content=bad)
     assert response.status_code == 400
     assert response.json()["error"]["type"] == "invalid_request_error"
@@ -256,7 +279,7 @@ async def test_the_command_line_serves_until_it_is_stopped(tmp_path: Path) -> No
         assert process.stdout is not None
         async with asyncio.timeout(PATIENCE):
             line = (await process.stdout.readline()).decode()
-        async with httpx2.AsyncClient() as client:
+        async with local_client() as client:
             answer = await client.post(f"{line.split()[-1]}/v1/messages", json=body("SCRIPT:text"))
         assert answer.status_code == 200
         process.send_signal(signal.SIGINT)

@@ -1,9 +1,11 @@
 """Names and first sentences use the words of docs/explanation/glossary.md, and one word means one thing."""
 
 import ast
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tools.rules import ROOT
@@ -18,11 +20,6 @@ PRIVATE_WORDS = (
 
 _IN_NAMES = re.compile(rf"(?:^|_)(?:{'|'.join(PRIVATE_WORDS)})s?(?:_|$)", re.IGNORECASE)
 _IN_SENTENCES = re.compile(rf"\b(?:(?i:{'|'.join(PRIVATE_WORDS)})|is none)\b")
-
-
-def sources() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
 
 
 def names_defined(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -48,6 +45,26 @@ def first_lines(tree: ast.Module) -> Iterator[str]:
             yield (ast.get_docstring(node) or "").partition("\n")[0]
 
 
+@dataclass(frozen=True)
+class Source:
+    """What the tests compare of one file: its tree is large, and is not kept."""
+
+    path: Path
+    names: list[tuple[str, int]]
+    first_lines: list[str]
+    public_classes: list[str]
+
+
+@functools.cache
+def sources() -> list[Source]:
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+        found.append(Source(path, list(names_defined(tree)), list(first_lines(tree)), classes))
+    return found
+
+
 def test_the_checks_find_what_they_look_for() -> None:
     for name in ("told", "_desk_of", "HallCodec"):
         assert _IN_NAMES.search(in_snake_case(name))
@@ -59,9 +76,9 @@ def test_the_checks_find_what_they_look_for() -> None:
 
 def test_no_identifier_has_a_private_word() -> None:
     found = [
-        f"{path.relative_to(ROOT)}:{line}: {name}"
-        for path, tree in sources()
-        for name, line in names_defined(tree)
+        f"{source.path.relative_to(ROOT)}:{line}: {name}"
+        for source in sources()
+        for name, line in source.names
         if _IN_NAMES.search(in_snake_case(name))
     ]
     assert found == []
@@ -69,9 +86,9 @@ def test_no_identifier_has_a_private_word() -> None:
 
 def test_no_docstring_begins_with_a_private_word() -> None:
     found = [
-        f"{path.relative_to(ROOT)}: {line}"
-        for path, tree in sources()
-        for line in first_lines(tree)
+        f"{source.path.relative_to(ROOT)}: {line}"
+        for source in sources()
+        for line in source.first_lines
         if _IN_SENTENCES.search(line)
     ]
     assert found == []
@@ -80,8 +97,7 @@ def test_no_docstring_begins_with_a_private_word() -> None:
 def test_no_public_class_name_is_in_two_packages() -> None:
     """Client packages may share one: they count as one package here."""
     packages: defaultdict[str, set[str]] = defaultdict(set)
-    for path, tree in sources():
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                packages[node.name].add(path.relative_to(SOURCE).parts[0])
+    for source in sources():
+        for name in source.public_classes:
+            packages[name].add(source.path.relative_to(SOURCE).parts[0])
     assert {name: places for name, places in packages.items() if len(places) > 1} == {}

@@ -55,7 +55,7 @@ def test_expressions_mean_what_import_linter_means() -> None:
     assert not as_pattern("fairlead.model").fullmatch("fairlead.models")
     assert as_pattern("fairlead.agents.*.interpreter").fullmatch("fairlead.agents.claude.interpreter")
     assert not as_pattern("fairlead.agents.*.interpreter").fullmatch("fairlead.agents.a.b.interpreter")
-    assert as_pattern("fairlead.*.api").fullmatch("fairlead.auth.api.accounts")
+    assert as_pattern("fairlead.*.api").fullmatch("fairlead.auth.api.credentials")
 
 
 def test_a_docstring_makes_a_module_pure() -> None:

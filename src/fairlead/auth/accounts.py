@@ -13,8 +13,7 @@ from typing import Any, Final, Literal
 
 import jwt
 
-from fairlead.auth.api.accounts import BadInvitation, SignedIn, WrongPassword
-from fairlead.auth.api.credentials import LoginCode
+from fairlead.auth.api.credentials import BadInvitation, LoginCode, SignedIn, WrongPassword
 from fairlead.auth.login_codes import BadCode, LoginCodes
 from fairlead.auth.login_throttle import LoginThrottle
 from fairlead.auth.passwords import Passwords, check_password

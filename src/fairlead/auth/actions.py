@@ -1,6 +1,5 @@
 """Handlers of the service calls on credentials and users."""
 
-from fairlead.auth.api import accounts
 from fairlead.auth.api import credentials as act
 from fairlead.auth.credentials import Credentials
 from fairlead.model.auth import Identity
@@ -18,21 +17,21 @@ class CredentialActions:
 
     def handlers(self) -> ServiceHandlers:
         return {
-            accounts.AcceptInvitation: self.accept,
+            act.AcceptInvitation: self.accept,
             act.AddUser: self.add_user,
-            accounts.CreateInvitation: self.invite,
+            act.CreateInvitation: self.invite,
             act.CreateLoginCode: self.create_login_code,
             act.CreateToken: self.create_token,
             act.IssueTicket: self.issue_ticket,
             act.ListCredentials: self.list_credentials,
             act.ListUsers: self.list_users,
             act.Login: self.login,
-            accounts.RemoveUser: self.remove_user,
-            accounts.RenewToken: self.renew,
+            act.RemoveUser: self.remove_user,
+            act.RenewToken: self.renew,
             act.RevokeCredential: self.revoke,
-            accounts.SetPassword: self.set_password,
+            act.SetPassword: self.set_password,
             act.SignDownload: self.sign,
-            accounts.SignIn: self.sign_in,
+            act.SignIn: self.sign_in,
         }
 
     async def create_token(self, who: Identity, action: act.CreateToken) -> act.NewCredential:
@@ -69,22 +68,22 @@ class CredentialActions:
     async def list_users(self, who: Identity, action: act.ListUsers) -> tuple[act.UserView, ...]:
         return self._credentials.users.list()
 
-    async def set_password(self, who: Identity, action: accounts.SetPassword) -> act.UserView:
+    async def set_password(self, who: Identity, action: act.SetPassword) -> act.UserView:
         return (await self._accounts.set_password(action.name, action.password)).view()
 
-    async def remove_user(self, who: Identity, action: accounts.RemoveUser) -> tuple[str, ...]:
+    async def remove_user(self, who: Identity, action: act.RemoveUser) -> tuple[str, ...]:
         return await self._credentials.remove_user(action.name)
 
-    async def invite(self, who: Identity, action: accounts.CreateInvitation) -> accounts.UserInvitation:
+    async def invite(self, who: Identity, action: act.CreateInvitation) -> act.UserInvitation:
         made = await self._accounts.invite(action.scopes)
         # In the fragment: browsers never send it to a server or put it into a Referer.
-        return accounts.UserInvitation(url=f"{self._page}#{made.code}", code=made.code, expires=made.expires)
+        return act.UserInvitation(url=f"{self._page}#{made.code}", code=made.code, expires=made.expires)
 
-    async def accept(self, who: Identity, action: accounts.AcceptInvitation) -> accounts.SignedIn:
+    async def accept(self, who: Identity, action: act.AcceptInvitation) -> act.SignedIn:
         return await self._accounts.accept(action.code, action.name, action.password)
 
-    async def sign_in(self, who: Identity, action: accounts.SignIn) -> accounts.SignedIn:
+    async def sign_in(self, who: Identity, action: act.SignIn) -> act.SignedIn:
         return await self._accounts.sign_in(action.name, action.password, action.peer)
 
-    async def renew(self, who: Identity, action: accounts.RenewToken) -> accounts.SignedIn | None:
+    async def renew(self, who: Identity, action: act.RenewToken) -> act.SignedIn | None:
         return self._accounts.renew(who, now=action.now)

@@ -12,7 +12,7 @@ from fairlead.model.auth import Identity
 
 
 class AgentTokens:
-    """Implements `agents.links.api.DialInTokens`. `ended` closes a credential's connections."""
+    """Implements `agents.links.DialInTokens`. `ended` closes a credential's connections."""
 
     def __init__(self, random: Random, ended: Callable[[str], object]) -> None:
         self._random = random

@@ -14,11 +14,11 @@ from secrets import token_bytes
 from typing import Final
 
 from fairlead.auth.accounts import Accounts
-from fairlead.auth.api.accounts import WrongPassword
+from fairlead.auth.api.credentials import WrongPassword
 from fairlead.auth.tokens import parse_token_id
 from fairlead.auth.users import Users, salt_of
 from fairlead.model.auth import Identity
-from fairlead.system.bounded import keep_newest
+from fairlead.model.formats.bounded_tables import keep_newest
 
 KEPT: Final = 1024
 """Number of remembered checks; the least recently used are dropped first."""

@@ -71,9 +71,6 @@ class AccessRefused(msgspec.Struct, frozen=True):
     basic: bool = False
     wait: int = 0
 
-    def body(self) -> bytes:
-        return msgspec.json.encode({"error": {"code": self.code, "message": self.message}})
-
 
 _BAD_HOST: Final = AccessRefused(400, "bad_host", "The request needs exactly one Host header of the form name:port.")
 _FOREIGN_HOST: Final = AccessRefused(

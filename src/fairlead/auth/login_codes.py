@@ -4,6 +4,7 @@ A code has 256 bits, lives 10 minutes and is spent once by the first caller, whi
 is in the fragment of a URL, which browsers never send. Stored as a hash, like every secret.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -20,11 +21,8 @@ LIFETIME_MS: Final = 10 * 60 * 1000
 OPEN_AT_MOST: Final = 256
 
 
-class BadCode(NotAllowed):
+class BadCode(NotAllowed, code="bad_code", status=401):
     """The same message for a code that never existed, was spent, or has expired: guessing reveals nothing."""
-
-    code = "bad_code"
-    status = 401
 
     def __init__(self) -> None:
         super().__init__("This login link is not valid any more: make a new one with: fairlead login")
@@ -37,17 +35,15 @@ class PendingLogin(msgspec.Struct, frozen=True):
     expires: int
 
 
+@dataclass(frozen=True)
 class LoginCodes:
-    """`space` and `lifetime` differ for codes that are not for a device."""
+    """`_space` and `_lifetime` differ for codes that are not for a device."""
 
-    def __init__(
-        self, documents: Documents, clock: Clock, random: Random, space: str = SPACE, lifetime: int = LIFETIME_MS
-    ) -> None:
-        self._documents = documents
-        self._clock = clock
-        self._random = random
-        self._space = space
-        self._lifetime = lifetime
+    _documents: Documents
+    _clock: Clock
+    _random: Random
+    _space: str = SPACE
+    _lifetime: int = LIFETIME_MS
 
     async def create(self, name: str, user: str, scopes: tuple[Scope, ...]) -> LoginCode:
         await self._forget_expired()

@@ -12,10 +12,10 @@ from collections import Counter
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
-from fairlead.auth.api.accounts import TooManyAttempts
+from fairlead.auth.api.credentials import TooManyAttempts
 from fairlead.auth.origins import address
 from fairlead.auth.tokens import digest
-from fairlead.system.bounded import keep_newest
+from fairlead.model.formats.bounded_tables import keep_newest
 from fairlead.system.clock import Clock
 
 PER_PAIR: Final = 10

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from argon2 import PasswordHasher, profiles
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from fairlead.auth.api.accounts import TooManyAttempts
+from fairlead.auth.api.credentials import TooManyAttempts
 from fairlead.model.errors import BadRequest
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ Limited in total and per credential: one credential cannot push out another's ti
 drops them all; a client simply requests another.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Final
 
 from fairlead.auth.api.credentials import Ticket
@@ -20,19 +20,21 @@ class Tickets:
     def __init__(self, clock: Clock, random: Random) -> None:
         self._clock = clock
         self._random = random
-        # By hash, oldest first: the duration of a lookup reveals nothing about a ticket.
+        # By hash: the duration of a lookup reveals nothing about a ticket. The oldest comes first, and expires first.
         self._open: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._count: Counter[str] = Counter()
 
     def issue(self, credential: str) -> Ticket:
         now = self._clock.monotonic()
-        self._open = OrderedDict((key, kept) for key, kept in self._open.items() if kept[1] > now)
-        own = [key for key, (owner, _) in self._open.items() if owner == credential]
-        if len(own) >= PER_CREDENTIAL:
-            del self._open[own[0]]
+        while self._open and (oldest := next(iter(self._open))) and self._open[oldest][1] <= now:
+            self._remove(oldest)
+        if self._count[credential] >= PER_CREDENTIAL:
+            self._remove(next(key for key, (owner, _) in self._open.items() if owner == credential))
         elif len(self._open) >= IN_ALL:
-            self._open.popitem(last=False)
+            self._remove(next(iter(self._open)))
         ticket = encode_base32(self._random(SECRET_BYTES))
         self._open[digest(ticket)] = (credential, now + LIFETIME_S)
+        self._count[credential] += 1
         return Ticket(ticket=ticket, expires=self._clock.now_ms() + round(LIFETIME_S * 1000))
 
     def owner(self, ticket: str) -> str | None:
@@ -43,9 +45,15 @@ class Tickets:
     def redeem(self, ticket: str) -> bool:
         """Spend a ticket. Returns True for the first caller."""
         live = self.owner(ticket) is not None
-        self._open.pop(digest(ticket), None)
+        self._remove(digest(ticket))
         return live
 
     def drop(self, credential: str) -> None:
         for key in [key for key, (owner, _) in self._open.items() if owner == credential]:
-            del self._open[key]
+            self._remove(key)
+
+    def _remove(self, key: str) -> None:
+        credential, _ = self._open.pop(key, ("", 0.0))
+        self._count[credential] -= 1
+        if self._count[credential] <= 0:
+            del self._count[credential]

@@ -47,7 +47,10 @@ def digest(secret: str) -> str:
 
 
 class CredentialRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A credential in the store. A revoked one stays: its id is not used again, and lists show when it was revoked."""
+    """A credential in the store. A revoked one stays: its id is not used again, and lists show when it was revoked.
+
+    Not a subclass of `CredentialView`: the type checker must find a record that is sent to a client with its digest.
+    """
 
     id: str
     kind: CredentialKind

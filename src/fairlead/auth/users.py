@@ -8,8 +8,7 @@ from typing import Final
 
 import msgspec
 
-from fairlead.auth.api.accounts import DEFAULT_SCOPES
-from fairlead.auth.api.credentials import UserView
+from fairlead.auth.api.credentials import DEFAULT_SCOPES, UserView
 from fairlead.auth.tokens import SECRET_BYTES, Random, check_scopes
 from fairlead.model.auth import OWNER, Scope
 from fairlead.model.errors import BadRequest, NotFound, Stale

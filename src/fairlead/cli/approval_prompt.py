@@ -113,8 +113,7 @@ def chosen(question: dict[str, Any], text: str) -> str:
 def answers_from(event: ev.QuestionAsked, given: list[str]) -> dict[str, Any]:
     """Parse `QUESTION=ANSWER` of the command line; the question is given by number, header or text.
 
-    Raises ValueError for an item that does not name one of the questions.
-    """
+    Raises ValueError for an item that does not name one of the questions."""
     answers: dict[str, Any] = {}
     for item in given:
         name, equals, text = item.partition("=")

@@ -81,8 +81,6 @@ class ChatLoop:
         self._since = asyncio.get_running_loop().time()
         self._input = bytearray()
 
-    # --- entry points --------------------------------------------------------------------------------------
-
     async def run(self, message: MessageId, after: int, log_id: str) -> ev.TurnEnded:
         """Run until the turn of `message` has ended. Raises CommandFailed if it never got one."""
         self._mine = message
@@ -134,7 +132,6 @@ class ChatLoop:
             self._printer.fresh()
 
     def _put(self, handle: Callable[..., Awaitable[None]], *arguments: Any) -> None:
-        """Queue the handling of an item."""
         self._inbox.put_nowait(partial(handle, *arguments))
 
     async def _watch(self, after: int, log_id: str) -> None:
@@ -333,8 +330,7 @@ class ChatLoop:
     async def _withdraw(self, message: MessageId) -> bool:
         """Withdraw our message while it waits for another user's turn, which we must not interrupt.
 
-        Return False if our turn has just begun.
-        """
+        Return False if our turn has just begun."""
         try:
             await self._api.call("DELETE", f"/v1/sessions/{self.session}/queue/{message}", Reply)
         except Missing:

@@ -237,8 +237,7 @@ DELAYS = ReconnectDelays()
 class _Frame(msgspec.Struct):
     """Any frame of the gateway: an event has a sequence number in the log, other frames are known by their type.
 
-    Only the fields that all frames share: another field may mean one thing in an event and another in other frames.
-    """
+    Only the fields that all frames share: another field may mean one thing in an event and another in other frames."""
 
     type: str = ""
     seq: int | None = None
@@ -262,8 +261,7 @@ class SessionWatch:
     """Subscription to a session's events from a cursor on, for as long as they are read.
 
     It reconnects after every disconnect and reports each with a `Note`; no event is lost or repeated. Raises
-    Unreachable when all attempts to reconnect have failed, and every other `CliError` at once.
-    """
+    Unreachable when all attempts to reconnect have failed, and every other `CliError` at once."""
 
     def __init__(
         self, locate: Locate, session: str, after: int, log_id: str = "", patience: ReconnectDelays = DELAYS

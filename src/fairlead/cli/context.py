@@ -12,7 +12,7 @@ import typer
 from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import Interrupted
 from fairlead.cli.options import Data, Json, NoColor, Token, Url
-from fairlead.cli.output import console, hint, json_line, table
+from fairlead.cli.output import console, hint, json_line, print_text, table
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
@@ -59,8 +59,10 @@ class CommandContext(msgspec.Struct, frozen=True):
 
         return Printer(console(no_color=self.no_color))
 
-    def print_result(self, value: Any, text: str) -> None:
-        """Print the value with --json, else the text as a message."""
+    def print_result(self, value: Any, text: str, *, result: str = "") -> None:
+        """Print the value with --json, else the result (a link or a token) on stdout and the text as a message."""
+        if result and not self.json:
+            print_text(result)
         json_line(value) if self.json else hint(text)
 
     def print_table(self, head: Sequence[str], items: Iterable[T], row: Callable[[T], Sequence[str]]) -> None:
@@ -77,7 +79,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(work)
     except KeyboardInterrupt:
-        raise Interrupted() from None
+        raise Interrupted("Interrupted.") from None
 
 
 def examples(*lines: str) -> str:
@@ -118,8 +120,7 @@ def with_context(
     instead. `json` and `color`: it has --json and --no-color. Without `gateway` it uses only the data folder.
 
     A coroutine function runs to its end. A command that waits for a person's input before it calls the gateway must not
-    be one: there, Ctrl-C cancels a task and does not interrupt a read.
-    """
+    be one: there, Ctrl-C cancels a task and does not interrupt a read."""
     has = {"json": json, "no_color": color, "url": gateway, "token": gateway, "data": True}
     names = [name for name in _SHARED if has[name]]
     signature = inspect.signature(function)

@@ -14,8 +14,7 @@ from fairlead.cli.errors import UsageError
 def edit_json(value: object) -> str | None:
     """Return the JSON text as changed and saved; None if it was not changed, or the editor failed: that is no decision.
 
-    Raises UsageError if the editor cannot be started.
-    """
+    Raises UsageError if the editor cannot be started."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     with tempfile.TemporaryDirectory(prefix="fairlead-") as folder:

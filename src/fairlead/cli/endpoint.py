@@ -96,8 +96,7 @@ def segment(text: str) -> str:
 def read_server_file(folder: Path) -> ServerFile | None:
     """Read the server file. None: no gateway serves this folder (or the file cannot be read).
 
-    A gateway that was killed leaves its file: another program may use its port by now, and must not get the token.
-    """
+    A gateway that was killed leaves its file: another program may use its port by now, and must not get the token."""
     try:
         server = msgspec.json.decode((folder / SERVER_FILE).read_bytes(), type=ServerFile)
     except (OSError, msgspec.DecodeError):

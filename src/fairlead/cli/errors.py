@@ -54,9 +54,6 @@ class Missing(CliError):
 class Interrupted(CliError):
     exit_code = ExitCode.INTERRUPTED
 
-    def __init__(self, message: str = "Interrupted.") -> None:
-        super().__init__(message)
-
 
 _BY_STATUS: dict[int, type[CliError]] = {
     **dict.fromkeys((400, 405, 413, 415, 422), UsageError),
@@ -72,7 +69,6 @@ def _codes(kind: type[FairleadError] = FairleadError) -> Iterator[tuple[str, int
 
 
 def from_status(status: int, message: str, code: str = "") -> CliError:
-    """Return the error for an HTTP response of the gateway."""
     return _BY_STATUS.get(status, CommandFailed)(message, code)
 
 
@@ -82,7 +78,6 @@ def from_code(code: str, message: str) -> CliError:
 
 
 def from_error(error: FairleadError) -> CliError:
-    """Return the error for a FairleadError raised in this process."""
     exit_code: Any = getattr(error, "exit_code", None)
     # A data folder that is in use, damaged or too new: the user must name another one, or repair this one.
     if exit_code == ExitCode.USAGE or isinstance(error, Damaged | FolderInUse):

@@ -139,8 +139,7 @@ class HookGateway:
 def _response(data: bytes) -> tuple[int, bytes]:
     """Return status and body of an answer of our gateway, which always has a content-length.
 
-    Raises GatewayUnreachable if the answer is incomplete.
-    """
+    Raises GatewayUnreachable if the answer is incomplete."""
     head, _, body = data.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     parts = first.split(" ", 2)

@@ -19,8 +19,8 @@ from fairlead.model.errors import FairleadError
 __all__ = ["app", "main"]
 
 MODULES = (
-    *("serve", "run", "ls", "attach", "send", "permit", "handover", "share", "terminal", "logs", "trust", "plugins"),
-    *("login_and_tokens", "users", "imports", "backup", "storage", "configuration", "doctor", "hook"),
+    *("serve", "run", "ls", "session", "permit", "trust", "plugins", "accounts"),
+    *("imports", "data_folder", "configuration", "doctor", "hook"),
 )
 """The modules that define the commands, in the order of the help."""
 for module in MODULES:

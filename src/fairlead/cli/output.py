@@ -105,7 +105,6 @@ def ago(at: int, now_ms: int | None = None) -> str:
 
 
 def size(count: int) -> str:
-    """Format a number of bytes for people."""
     for power, unit in ((3, "GB"), (2, "MB"), (1, "kB")):
         if count >= 1000**power:
             return f"{count / 1000**power:.1f} {unit}"

@@ -202,8 +202,6 @@ class EventRenderer:
             case _:
                 assert_never(event)
 
-    # --- helpers ---------------------------------------------------------------------------------------
-
     def _indent(self, event: ev.Event) -> int:
         return self._depth.get(event.subagent or "", 1) if event.subagent else 0
 
@@ -315,8 +313,6 @@ class EventRenderer:
         kept = f", and always {', '.join(event.remembered)}" if event.remembered else ""
         text = one_line(f"{'allowed' if allowed else 'denied'} by {by or 'a person'}{kept}{why}", 500)
         yield self._row(event, ("✓ " if allowed else "✗ ", "green" if allowed else "red"), (text, ""), deeper=1)
-
-    # --- the rest ----------------------------------------------------------------------------------------------
 
     def _exited(self, event: ev.AgentExited) -> Iterator[Piece]:
         if event.expected:

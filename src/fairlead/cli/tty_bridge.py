@@ -41,50 +41,32 @@ class _ServerFrame(msgspec.Struct):
     message: str = ""
 
 
-class TtyBridge:
-    """The terminal of this process. Raises UsageError if it has none."""
-
-    def __init__(self) -> None:
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise UsageError("This command needs a terminal. Read the screen with: GET /v1/sessions/ID/terminal")
-        self._in = sys.stdin.fileno()
-        self._out = sys.stdout.fileno()
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Columns and rows."""
-        found = os.get_terminal_size(self._out)
-        return found.columns, found.lines
-
-    @contextmanager
-    def raw_mode(self) -> Iterator[None]:
-        before = termios.tcgetattr(self._in)
-        # Move the current screen into the scrollback, where the person can still read it.
-        self.write(b"\r\n" * self.size[1])
-        try:
-            tty.setraw(self._in)
-            yield
-        finally:
-            self.write(UNDO + f"\x1b[?25h\x1b[{self.size[1]};1H\r\n".encode())
-            termios.tcsetattr(self._in, termios.TCSAFLUSH, before)
-
-    def read(self) -> bytes:
-        return os.read(self._in, 65536)
-
-    def write(self, data: bytes) -> None:
-        while data:
-            data = data[os.write(self._out, data) :]
-
-    def fileno(self) -> int:
-        return self._in
+@contextmanager
+def _raw_mode() -> Iterator[None]:
+    before = termios.tcgetattr(0)
+    # Move the current screen into the scrollback, where the person can still read it.
+    _write(b"\r\n" * os.get_terminal_size().lines)
+    try:
+        tty.setraw(0)
+        yield
+    finally:
+        _write(UNDO + f"\x1b[?25h\x1b[{os.get_terminal_size().lines};1H\r\n".encode())
+        termios.tcsetattr(0, termios.TCSAFLUSH, before)
 
 
-async def attach(endpoint: GatewayEndpoint, session: str, terminal: TtyBridge, *, view: bool) -> None:
-    """Attach the terminal until the person leaves or the program has ended. Raises CliError."""
+def _write(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]
+
+
+async def attach(endpoint: GatewayEndpoint, session: str, *, view: bool) -> None:
+    """Attach this process's terminal until the person leaves or the program has ended. Raises CliError."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("This command needs a terminal. Read the screen with: GET /v1/sessions/ID/terminal")
     try:
         async with open_socket(endpoint, f"/v1/sessions/{session}/terminal") as socket:
-            with terminal.raw_mode():
-                outcome = await _Visit(socket, terminal, view=view).stay()
+            with _raw_mode():
+                outcome = await _Visit(socket, view=view).stay()
     except InvalidStatus as error:
         refused = response_error(error.response.status_code, error.response.body, endpoint.url)
         if isinstance(refused, Missing):
@@ -97,11 +79,8 @@ async def attach(endpoint: GatewayEndpoint, session: str, terminal: TtyBridge, *
 
 
 class _Visit:
-    """One attachment to a terminal."""
-
-    def __init__(self, socket: ClientConnection, terminal: TtyBridge, *, view: bool) -> None:
+    def __init__(self, socket: ClientConnection, *, view: bool) -> None:
         self._socket = socket
-        self._terminal = terminal
         self._view = view
         self._leave = INTERRUPT if view else LEAVE
         self._typed = codecs.getincrementaldecoder("utf-8")("replace")
@@ -111,7 +90,7 @@ class _Visit:
     async def stay(self) -> str:
         """Run until it is over and return a text for the person. Raises CommandFailed if the gateway goes away."""
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._terminal.fileno(), self._keys)
+        loop.add_reader(0, self._keys)
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._end, "Left.")
         loop.add_signal_handler(signal.SIGWINCH, self._resized)
@@ -127,7 +106,7 @@ class _Visit:
         except ConnectionClosed as error:
             raise CommandFailed(CLOSED) from error
         finally:
-            loop.remove_reader(self._terminal.fileno())
+            loop.remove_reader(0)
             for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH):
                 loop.remove_signal_handler(number)
             for task in tasks:
@@ -135,7 +114,7 @@ class _Visit:
             await asyncio.wait(tasks)
 
     def _keys(self) -> None:
-        data = self._terminal.read()
+        data = os.read(0, 65536)
         found = LEAVE.search(data) or self._leave.search(data)
         mine = data[: found.start()] if found is not None else data
         if not self._view and (text := self._typed.decode(mine)):
@@ -145,8 +124,8 @@ class _Visit:
 
     def _resized(self) -> None:
         if not self._view:
-            columns, rows = self._terminal.size
-            self._outgoing.put_nowait({"type": "resize", "cols": columns, "rows": rows})
+            size = os.get_terminal_size()
+            self._outgoing.put_nowait({"type": "resize", "cols": size.columns, "rows": size.lines})
 
     def _end(self, why: str) -> None:
         if not self._left.done():
@@ -160,7 +139,7 @@ class _Visit:
         async for raw in self._socket:
             if isinstance(raw, bytes):
                 # The scrollback of this terminal belongs to the person: the program must not clear it.
-                self._terminal.write(raw.replace(CLEAR_HISTORY, b""))
+                _write(raw.replace(CLEAR_HISTORY, b""))
                 continue
             frame = msgspec.json.decode(raw, type=_ServerFrame)
             if frame.type == "exit":
@@ -175,7 +154,7 @@ class _Visit:
         raise CommandFailed(CLOSED)
 
     def _check_room(self, frame: _ServerFrame) -> None:
-        columns, rows = self._terminal.size
+        columns, rows = os.get_terminal_size()
         if frame.cols > columns or frame.rows > rows:
             raise UsageError(
                 f"The session's terminal is {frame.cols} x {frame.rows}, yours is {columns} x {rows}: make the window "

@@ -114,6 +114,8 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Exit(msgspec.Struct, frozen=True):
+    """Either `code` or `signal` is set; neither when a killed process does not die (it hangs in the kernel)."""
+
     code: int | None = None
     signal: int | None = None
     stderr: str = ""
@@ -121,6 +123,9 @@ class Exit(msgspec.Struct, frozen=True):
 
 class AgentSink(Protocol):
     """The core's side of a running agent. `records` is awaited before more is read: this is the back-pressure."""
+
+    async def started(self, child: "ProcessInfo") -> None:
+        """Record a process before its first byte. The core deletes the record when `exited` has been logged."""
 
     async def records(self, batch: Sequence[Record]) -> None: ...
     async def check(self, call: ToolCheck) -> Verdict: ...
@@ -168,6 +173,10 @@ class Agent(Protocol):
     async def set_mode(self, mode: str) -> None: ...
     async def set_model(self, model: str) -> None: ...
     async def set_thinking(self, budget: int | None) -> None: ...
+    async def rewind(self, message: MessageId, *, dry_run: bool) -> dict[str, Any]:
+        """Restore the files as they were before that message; return what the agent reports. AgentRefused if it
+        cannot."""
+
     async def answer(self, request: RequestId, decision: Decision) -> None: ...
     async def stop(self, reason: str) -> Exit:
         """Stop it in bounded steps: close its input, ask, terminate, kill; the process and its children are reaped."""
@@ -223,10 +232,11 @@ class AgentKind(Protocol):
     def interrupt_record(self, cause: str) -> Record:
         """A record that informs the interpreter of a requested interrupt; it is logged by the core and never sent."""
 
-    async def launch(self, launch: Launch, sink: AgentSink, record_child: "ChildRecorder") -> Agent:
-        """Start it and wait until it is ready for a prompt. AgentMissing, AgentNotRunning (with its stderr)."""
+    async def launch(self, launch: Launch, sink: AgentSink) -> Agent:
+        """Start it and wait until it is ready for a prompt. AgentMissing, AgentNotRunning (with its stderr);
+        HistoryMissing if it cannot resume the conversation, but could start a new one."""
 
-    async def invite(self, launch: Launch, sink: AgentSink, record_child: "ChildRecorder") -> "InvitedAgent":
+    async def invite(self, launch: Launch, sink: AgentSink) -> "InvitedAgent":
         """Invite an agent that a person starts and that dials in. BadRequest if this kind cannot."""
 
     def protocol(self) -> ClientProtocol | None:
@@ -263,9 +273,3 @@ class InvitedAgent(Protocol):
 
     async def cancel(self) -> None:
         """Cancel the invitation."""
-
-
-class ChildRecorder(Protocol):
-    """Records a process before its first byte. The core deletes the record when `AgentSink.exited` has been logged."""
-
-    async def started(self, child: ProcessInfo) -> None: ...

@@ -88,6 +88,10 @@ class AgentNotRunning(AgentFailed, code="agent_gone"):
     """It exited or never started."""
 
 
+class HistoryMissing(AgentNotRunning):
+    """It has no conversation with the id that it was to resume."""
+
+
 class AgentTimeout(AgentFailed, code="agent_timeout", status=504):
     """It did not answer a control request."""
 

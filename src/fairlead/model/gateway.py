@@ -50,6 +50,13 @@ class FrameEncoder(Protocol):
         """Encode a transient signal that is in no log: presence, typing."""
 
 
+class EncoderWithoutSignals(msgspec.Struct, frozen=True):
+    """Base of the encoder of a protocol that has no frames for signals."""
+
+    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
+        return b""
+
+
 class CatchUpEncoder(Protocol):
     """Encoder of one subscription while it reads the log, from its position until it is live again. It is not shared,
     so it may have state. The catch-up encoder of a `Contextual` encoder is `Contextual`."""

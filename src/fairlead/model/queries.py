@@ -19,21 +19,15 @@ class QueryBase(msgspec.Struct, Generic[A], frozen=True):
 
 
 class ListSessions(QueryBase[SessionPage], frozen=True):
-    """-> `store.SessionPage`"""
-
     filter: SessionFilter
 
 
 class GetSession(QueryBase["SessionView"], frozen=True):
-    """-> `SessionView`"""
-
     session: SessionId
 
 
 class ReadMessages(QueryBase["EventPage"], frozen=True):
-    """History in pages from the end: entries with seq < before, without deltas and bare records.
-
-    -> `EventPage`"""
+    """History in pages from the end: entries with seq < before, without deltas and bare records."""
 
     session: SessionId
     before: int | None = None
@@ -41,7 +35,7 @@ class ReadMessages(QueryBase["EventPage"], frozen=True):
 
 
 class ReadEvents(QueryBase["EventPage"], frozen=True):
-    """The log forward from a seq, deltas included. -> `EventPage`"""
+    """The log forward from a seq, deltas included."""
 
     session: SessionId
     after: int = 0
@@ -49,51 +43,43 @@ class ReadEvents(QueryBase["EventPage"], frozen=True):
 
 
 class ListPermissions(QueryBase["tuple[PendingView, ...]"], frozen=True):
-    """Requests that wait for a person, in one session or in all. -> tuple of `PendingView`"""
+    """Requests that wait for a person, in one session or in all."""
 
     session: SessionId | None = None
 
 
 class ReadQueue(QueryBase["tuple[QueuedView, ...]"], frozen=True):
-    """-> tuple of `QueuedView`"""
-
     session: SessionId
 
 
 class ReadUsage(QueryBase["UsageView"], frozen=True):
-    """-> `UsageView`: totals of one session, or of all."""
+    """Totals of one session, or of all."""
 
     session: SessionId | None = None
 
 
 class SearchText(QueryBase[tuple[SearchHit, ...]], frozen=True):
-    """-> tuple of `store.SearchHit`"""
-
     words: str
     limit: int = 20
     session: SessionId | None = None
 
 
 class PreviewTranscript(QueryBase["TranscriptPreview"], frozen=True):
-    """The end of a session's transcript file, without opening the session: the cost does not depend on its length.
-
-    -> `TranscriptPreview`"""
+    """The end of a session's transcript file, without opening the session: the cost does not depend on its length."""
 
     session: SessionId
     limit: int = 100
 
 
 class FindPermission(QueryBase["PendingView"], frozen=True):
-    """The pending request of this id, with its session. -> `PendingView`"""
+    """The pending request of this id, with its session."""
 
     request: str
 
 
 class ExplainPermission(QueryBase["PermissionReport"], frozen=True):
     """The effects of a pending request, and the coverage of an "always allow". `rule`: a rule that a person considers
-    saving instead of the suggested ones. `admin`: the person may save rules that others may not.
-
-    -> `PermissionReport`"""
+    saving instead of the suggested ones. `admin`: the person may save rules that others may not."""
 
     request: str
     rule: str = ""
@@ -101,9 +87,7 @@ class ExplainPermission(QueryBase["PermissionReport"], frozen=True):
 
 
 class ReadUsageStats(QueryBase[UsageStats], frozen=True):
-    """Usage, cost, tools and limits between two times; days are in a time zone `offset` minutes east of Greenwich.
-
-    -> `usage_stats.UsageStats`"""
+    """Usage, cost, tools and limits between two times; days are in a time zone `offset` minutes east of Greenwich."""
 
     since: int
     until: int
@@ -132,9 +116,7 @@ class ReadRows(QueryBase[RowPage], frozen=True):
     """A projection's rows, caught up with the log: rows after an ordinal, or (no `after`) the last rows before one.
 
     A page may be shorter than `limit` because of its size: there are more rows unless its last (first) ordinal is the
-    head (1).
-
-    -> `store.RowPage`"""
+    head (1)."""
 
     session: SessionId
     view: str
@@ -212,13 +194,10 @@ class RuleScope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str = ""
 
 
-class PermissionReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PermissionReport(PendingView, frozen=True, kw_only=True, omit_defaults=True):
     """`commands` of a shell line, `writes` are the targets of its redirections, `doubts` are its parts that are unknown
     before it runs. `suggested` rules are saved together."""
 
-    session: SessionId
-    seq: int
-    event: msgspec.Raw
     title: str = ""
     cwd: str = ""
     commands: tuple[CommandPart, ...] = ()

@@ -26,19 +26,9 @@ Origin = Literal["agent", "gateway", "transcript", ""]
 without a record."""
 
 
-class NewEntry(msgspec.Struct, frozen=True):
-    """An entry to append: an encoded event, and the record that it came from, byte for byte."""
-
-    seq: int
-    at: int
-    kind: str
-    event: bytes
-    origin: Origin = ""
-    raw: bytes | None = None
-
-
 class Entry(msgspec.Struct, frozen=True):
-    """One stored entry."""
+    """An encoded event, and the record that it came from, byte for byte. An append ignores `prev`: it depends on the
+    entries that the log has when it is read."""
 
     seq: int
     prev: int
@@ -178,7 +168,7 @@ class StoredReply(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Everything of one append: stored together or not at all."""
 
-    entries: tuple[NewEntry, ...]
+    entries: tuple[Entry, ...]
     drop: tuple[int, ...] = ()
     summary: Summary | None = None
     checkpoints: tuple[Checkpoint, ...] = ()

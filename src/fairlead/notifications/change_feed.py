@@ -5,7 +5,6 @@ store when it reads again; its backlog in memory is bounded.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -102,7 +101,7 @@ class FeedSubscriber:
         self._feed.subscribers.add(self)
         wire.send(self._codec.opened(self._clock.now_ms()))
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes, text: bool) -> None:
         wire, now = self._wire, self._clock.now_ms()
         assert wire is not None, "messages come only while the socket is attached"
         try:
@@ -124,7 +123,7 @@ class FeedSubscriber:
             self._wire.resume()
         self._read_on()
 
-    def detached(self, code: int) -> None:
+    def detached(self, code: int, reason: str) -> None:
         self._wire = None
         self._feed.subscribers.discard(self)
         if self._reading is not None:
@@ -158,8 +157,6 @@ class FeedSubscriber:
         self._seq = seq
         if frames:
             wire.send(frames)
-
-    # --- inside
 
     def _subscribe(self, wire: SocketHandle, ask: api.FeedRequest, now: int) -> None:
         # One at a time: each may read the store.
@@ -214,10 +211,3 @@ class FeedSubscriber:
                 self._seq = entry.seq
         # Nothing was awaited since the comparison: later entries are sent live.
         self._behind = False
-
-
-async def cancel_and_wait(task: asyncio.Task[None] | None) -> None:
-    if task is not None:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

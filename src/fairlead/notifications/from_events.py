@@ -13,7 +13,7 @@ from fairlead.model.web.session_changes import What
 from fairlead.notifications.api.feed import Change, ChangeAction, Color, FeedItem, FeedNotice, Topic
 
 _ENDS: Final[dict[str, tuple[str, str, Color]]] = {
-    "completed": ("Turn finished", "is finished", "success"),
+    "completed": ("Turn completed", "has completed", "success"),
     "failed": ("Turn failed", "has failed", "error"),
     "cancelled": ("Turn cancelled", "was cancelled", "warning"),
 }
@@ -33,10 +33,10 @@ class NoticeBuilder:
         """The entries for a created or deleted session, for which its log has no event."""
         if what == "created":
             change = self._change("create", self._name)
-            return change, self._notice("session", "session.created", "Session created", f"New: {_CALLED}")
+            return change, self._notice("session", "session.created", "New session", f"New: {_CALLED}")
         if what == "deleted":
             change = self._change("delete", "")
-            return change, self._notice("session", "session.deleted", "Session deleted", f"Gone: {_CALLED}")
+            return change, self._notice("session", "session.deleted", "Session deleted", f"Deleted: {_CALLED}")
         return ()
 
     def for_event(self, event: ev.Event) -> Sequence[FeedItem]:
@@ -47,7 +47,7 @@ class NoticeBuilder:
                     return (notice,)
                 return self._change("edit", self._name), notice
             case ev.TurnStarted():
-                return (self._notice("session", "session.working", "Session at work", f"At work: {_CALLED}"),)
+                return (self._notice("session", "session.working", "Session working", f"Working: {_CALLED}"),)
             case ev.TurnEnded():
                 title, verb, color = _ENDS[event.status]
                 meta = {"status": event.status, "costUsd": event.cost_usd, "durationMs": event.duration_ms}
@@ -61,26 +61,24 @@ class NoticeBuilder:
                 return (self._waiting("A plan", event.request),)
             case ev.PermissionResolved(asked=True):
                 verb = "allowed" if event.behavior == "allow" else "denied"
-                message = f"A permission of {_CALLED} was {verb} by {event.by or f'a {event.how}'}"
+                message = f"A permission request of {_CALLED} was {verb} by {event.by or f'a {event.how}'}"
                 return (self._settled(message, event.request, behavior=event.behavior, by=event.by),)
             case ev.PermissionCancelled():
-                return (self._settled(f"A permission of {_CALLED} is settled", event.request),)
+                return (self._settled(f"A permission request of {_CALLED} is settled", event.request),)
             case ev.AgentExited(expected=False):
-                message = f"The agent of {_CALLED} ended unexpectedly"
-                return (self._notice("session", "session.agent_exited", "Agent ended", message, "error"),)
+                message = f"The agent of {_CALLED} exited unexpectedly"
+                return (self._notice("session", "session.agent_exited", "Agent exited unexpectedly", message, "error"),)
             case _:
                 return ()
 
     def _waiting(self, what: str, request: str, **meta: Any) -> FeedNotice:
-        message = f"{what} waits for an answer in {_CALLED}"
-        return self._notice(
-            "permission", "permission.asked", "Permission waiting", message, "warning", requestId=request, **meta
-        )
+        message = f"{what} needs your answer in {_CALLED}"
+        title = "The agent needs your answer"
+        return self._notice("permission", "permission.asked", title, message, "warning", requestId=request, **meta)
 
     def _settled(self, message: str, request: str, **meta: Any) -> FeedNotice:
-        return self._notice(
-            "permission", "permission.settled", "Permission settled", message, requestId=request, **meta
-        )
+        title = "Permission request settled"
+        return self._notice("permission", "permission.settled", title, message, requestId=request, **meta)
 
     def _change(self, action: ChangeAction, name: str) -> Change:
         return Change(resource="conversation", action=action, id=self._session, name=name, seen=self._seen)

@@ -60,8 +60,11 @@ class HttpClient:
             raise TargetFailed(f"{parts.hostname} could not be reached: {why}.", url=url[:200]) from None
 
     async def _send(self, url: str, body: bytes, headers: Mapping[str, str], host: str) -> int:
+        # Loading the certificate authorities takes tens of milliseconds, which the event loop does not have.
+        secure = url.startswith("https:")
+        tls = await asyncio.to_thread(httpx2.create_ssl_context, trust_env=False) if secure else False
         # A new client for each request: targets share no state, and no connection stays open for the next hour.
-        async with httpx2.AsyncClient(trust_env=False, follow_redirects=False, timeout=None) as client:
+        async with httpx2.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=None) as client:
             # TLS verifies the host name, whatever the address.
             request = client.build_request(
                 "POST", url, content=body, headers=headers, extensions={"sni_hostname": host}

@@ -22,11 +22,12 @@ from fairlead.notifications.answer_codes import AnswerCodes
 from fairlead.notifications.api.feed import Change, FeedEntry, FeedItem, FeedNotice, is_visible_to
 from fairlead.notifications.api.resources import Resource
 from fairlead.notifications.api.targets import Destination, TargetFailed, TargetRefused
-from fairlead.notifications.change_feed import ChangeFeed, cancel_and_wait
+from fairlead.notifications.change_feed import ChangeFeed
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.resources import Resources
 from fairlead.notifications.secret_box import FieldCipher
 from fairlead.system.clock import Clock
+from fairlead.system.tasks import TaskSet
 
 log = logging.getLogger("fairlead.notifications")
 
@@ -57,6 +58,7 @@ class Outbox:
     _link: Callable[[SessionId | None], str]
     _who_is: Callable[[str], Identity | None]
     _deliveries: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _tasks: TaskSet = field(default_factory=TaskSet)
     _topics: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _grown: asyncio.Event = field(default_factory=asyncio.Event)
     _key: str = ""
@@ -75,8 +77,7 @@ class Outbox:
                 self._start_delivery(target)
 
     async def stop(self) -> None:
-        for delivery in self._deliveries.values():
-            await cancel_and_wait(delivery)
+        await self._tasks.close()
         self._deliveries.clear()
 
     # --- requests
@@ -130,7 +131,7 @@ class Outbox:
 
     def _start_delivery(self, target: Destination) -> None:
         self._topics[target.id] = target.topics
-        self._deliveries[target.id] = asyncio.create_task(self._deliver_all(target))
+        self._deliveries[target.id] = self._tasks.spawn(self._deliver_all(target))
 
     async def _deliver_all(self, target: Destination) -> None:
         while True:

@@ -5,7 +5,6 @@ import hashlib
 import hmac
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import structs
 
 from fairlead.model.errors import BadRequest
+from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.notifications.api.feed import Change, FeedEntry, FeedItem, FeedNotice, cursor_text
 from fairlead.notifications.api.targets import Destination
 
@@ -43,13 +43,12 @@ def redacted(item: FeedItem) -> FeedItem:
 
 def entry_json(entry: FeedEntry, feed: str) -> dict[str, Any]:
     item = redacted(entry.item)
-    at = datetime.fromtimestamp(entry.at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     shown: dict[str, Any] = {
         "type": "change" if isinstance(item, Change) else "notice",
         "title": item.title,
         "message": item.message,
         "color": item.color,
-        "timestamp": at,
+        "timestamp": iso_timestamp(entry.at),
         "cursor": cursor_text(feed, entry.seq),
     }
     if isinstance(item, Change):

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -54,23 +55,19 @@ def identity(agent: ScheduledAgent) -> Identity:
 
 
 class ActiveRun(msgspec.Struct):
-    """A run that has not ended."""
-
     run: AgentRun
     agent: ScheduledAgent
     cancelling: bool = False
 
 
+@dataclass(eq=False, repr=False)
 class ScheduledRuns:
-    def __init__(
-        self, resources: Resources, gateway: Callable[[], Gateway], clock: Clock, fresh: Callable[[], str]
-    ) -> None:
-        self._resources = resources
-        self._gateway = gateway
-        self._clock = clock
-        self._fresh = fresh
-        self._active: dict[SessionId, ActiveRun] = {}
-        self._tasks = TaskSet()
+    _resources: Resources
+    _gateway: Callable[[], Gateway]
+    _clock: Clock
+    _fresh: Callable[[], str]
+    _active: dict[SessionId, ActiveRun] = field(default_factory=dict)
+    _tasks: TaskSet = field(default_factory=TaskSet)
 
     async def start(self) -> None:
         """Resume the runs of an earlier gateway process: a run whose agent still lives continues, the others get the
@@ -140,8 +137,6 @@ class ScheduledRuns:
     def deleted(self, session: SessionId) -> None:
         if active := self._active.get(session):
             self._tasks.spawn(self._finish(active, "cancelled", "Its session was deleted."))
-
-    # --- inside
 
     def _runs_of(self, agent: ScheduledAgent) -> list[ActiveRun]:
         return [active for active in self._active.values() if active.agent.id == agent.id]

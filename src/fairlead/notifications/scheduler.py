@@ -11,7 +11,6 @@ from typing import Final
 from fairlead.model.errors import FairleadError
 from fairlead.notifications.api.cognova import Reminder, ScheduledAgent
 from fairlead.notifications.api.resources import Resource
-from fairlead.notifications.change_feed import cancel_and_wait
 from fairlead.notifications.cron import next_due
 from fairlead.notifications.resources import Resources
 from fairlead.system.clock import Clock, Timer
@@ -43,7 +42,9 @@ class Scheduler:
     async def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await cancel_and_wait(self._ringing)
+        if self._ringing is not None:
+            self._ringing.cancel()
+            await asyncio.wait({self._ringing})
 
     def changed(self, item: Resource) -> None:
         if isinstance(item, Reminder | ScheduledAgent):

@@ -4,25 +4,22 @@
 and a person has enabled exactly that version.
 """
 
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
 from fairlead.model.errors import FairleadError
 from fairlead.model.web.requests import Response, ServiceCall
 from fairlead.model.web.routes import FileStream
-from fairlead.model.web.sockets import SocketProxy
+from fairlead.model.web.sockets import SocketOwner
 
 State = Literal["broken", "disabled", "changed", "page", "starting", "running", "waiting"]
 """A plugin's state: its manifest is unusable; it is not enabled; it differs from the enabled version; it has a page but
 no server; its server starts, runs, or has ended and will be restarted after a pause."""
 
 
-class PluginFailed(FairleadError):
+class PluginFailed(FairleadError, code="plugin_failed", status=502):
     """A failure of the plugin: its server cannot be reached, or does not answer."""
-
-    code = "plugin_failed"
-    status = 502
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(
@@ -88,7 +85,7 @@ class JoinPlugin(ServiceCall["PluginSocket"], frozen=True, kw_only=True):
 class PluginSocket(msgspec.Struct, frozen=True):
     """The caller attaches the client's socket to `relay`. `subprotocol` is the plugin's choice."""
 
-    relay: SocketProxy
+    relay: SocketOwner
     subprotocol: str = ""
 
 
@@ -111,18 +108,3 @@ class ReadPluginFile(ServiceCall[Response | FileStream], frozen=True):
     name: str
     path: str
     known: str = ""
-
-
-class PluginFolder(msgspec.Struct, frozen=True):
-    """The folder with the files of an enabled plugin's page; `kept_back`: files in it that do not belong to the page
-    and are not served."""
-
-    path: str
-    kept_back: tuple[str, ...] = ()
-
-
-class PluginPages(Protocol):
-    """Gives the server the folders of the pages that it serves."""
-
-    async def page(self, name: str) -> PluginFolder:
-        """The folder of a plugin's page. Raises NotFound, Stale."""

@@ -1,4 +1,4 @@
-"""All plugins of a gateway: the installed, the enabled and the running ones. Implements `plugins.api.PluginPages`.
+"""All plugins of a gateway: the installed, the enabled and the running ones.
 
 A plugin is enabled in the version that was shown: its digest is stored, and a changed plugin is not started again
 until a person has approved it.
@@ -19,7 +19,7 @@ from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale, Unava
 from fairlead.model.store import Documents
 from fairlead.model.web.requests import Response, ServiceHandlers
 from fairlead.plugins import api as act
-from fairlead.plugins.api import PluginFolder, PluginSocket, PluginView
+from fairlead.plugins.api import PluginSocket, PluginView
 from fairlead.plugins.catalog import PluginFiles, scan
 from fairlead.plugins.http_proxy import call_plugin
 from fairlead.plugins.manifest import FILE
@@ -115,7 +115,7 @@ class PluginManager:
                 bridge.abort()
             await asyncio.gather(*(bridge.closed() for bridge in bridges))
 
-    # --- service calls and `PluginPages`
+    # --- service calls, and the page for the server
 
     async def list(self, who: Identity, action: act.ListPlugins) -> tuple[PluginView, ...]:
         found, permits = await self._scan(), await self._permits()
@@ -168,14 +168,16 @@ class PluginManager:
     async def call(self, who: Identity, action: act.CallPlugin) -> Response:
         return await call_plugin(action, self._port(action.name), self._clock, self._settings.message_bytes)
 
-    async def page(self, name: str) -> PluginFolder:
+    async def page(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """The folder with the files of an enabled plugin's page, and those files in it that do not belong to the page
+        and are not served. Raises NotFound, Stale."""
         found, permits = await self._scan(), await self._permits()
         one, permit = found.get(name), permits.get(name)
         if one is None or permit is None or one.manifest is None:
             raise NotFound("enabled plugin", name)
         if one.digest != permit.digest:
             raise _changed(name, "since it was enabled")
-        return PluginFolder(one.folder, (FILE, one.manifest.script) if one.manifest.script else (FILE,))
+        return one.folder, (FILE, one.manifest.script) if one.manifest.script else (FILE,)
 
     # --- `process.Children`
 

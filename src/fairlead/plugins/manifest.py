@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import msgspec
 
 from fairlead.model.errors import BadRequest
+from fairlead.model.web.routes import read_json
 
 FILE: Final = "manifest.json"
 LARGEST: Final = 64 << 10
@@ -52,12 +53,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def read_manifest(data: bytes) -> Manifest:
     """Parse and check a manifest. Raises BadRequest with the reason."""
-    try:
-        manifest = msgspec.json.decode(data, type=Manifest)
-    except msgspec.ValidationError as error:
-        raise BadRequest(f"{FILE} does not fit: {error}.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise BadRequest(f"{FILE} is not JSON.") from None
+    manifest = read_json(data, Manifest, FILE)
     if not NAME.fullmatch(manifest.name):
         raise BadRequest(f"{FILE}: a name has up to 64 letters, digits, dashes and underscores.", field="name")
     for field, path in (("entry", manifest.entry), ("server", manifest.script), ("icon", manifest.icon)):
@@ -65,7 +61,8 @@ def read_manifest(data: bytes) -> Manifest:
             raise BadRequest(f"{FILE}: {field} must be a file of the plugin's folder, not {path[:80]!r}.", field=field)
     if not manifest.entry:
         raise BadRequest(f"{FILE}: entry must name the page's file.", field="entry")
-    if isinstance(manifest.server, tuple) and not all(_is_argument(argument) for argument in manifest.server or ("",)):
+    arguments = (manifest.server or ("",)) if isinstance(manifest.server, tuple) else ()
+    if any(not argument or "\0" in argument for argument in arguments):
         raise BadRequest(f"{FILE}: server must be a file or a list of arguments, none of them empty.", field="server")
     return manifest
 
@@ -73,7 +70,3 @@ def read_manifest(data: bytes) -> Manifest:
 def is_below(path: str) -> bool:
     """Whether this is a relative path that stays below its folder."""
     return "\0" not in path and "\\" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
-
-
-def _is_argument(argument: str) -> bool:
-    return bool(argument) and "\0" not in argument

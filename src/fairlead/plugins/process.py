@@ -5,9 +5,9 @@ dropped; the end of its stderr shows why it ended.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
@@ -16,6 +16,7 @@ from fairlead.model.errors import FairleadError, Stale
 from fairlead.plugins.api import State
 from fairlead.system.clock import Clock, within
 from fairlead.system.process import ChildProcess, StopTimeouts
+from fairlead.system.tasks import run_until
 
 log = logging.getLogger("fairlead.plugins")
 
@@ -68,22 +69,20 @@ def _port_of(line: bytes) -> int:
         return 0
 
 
+@dataclass(eq=False, repr=False)
 class PluginRunner:
-    """`launch` starts the server; it raises Stale if the plugin differs from the enabled version."""
+    """`_launch` starts the server; it raises Stale if the plugin differs from the enabled version."""
 
-    def __init__(
-        self, name: str, launch: Callable[[], Awaitable[ChildProcess]], children: Children, clock: Clock
-    ) -> None:
-        self.name = name
-        self.state: State = "starting"
-        self.port = 0
-        self.pid = 0
-        self.restarts = 0
-        self.problem = ""
-        self._launch = launch
-        self._children = children
-        self._clock = clock
-        self._task: asyncio.Task[None] | None = None
+    name: str
+    _launch: Callable[[], Awaitable[ChildProcess]]
+    _children: Children
+    _clock: Clock
+    state: State = "starting"
+    port: int = 0
+    pid: int = 0
+    restarts: int = 0
+    problem: str = ""
+    _task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._supervise())
@@ -150,14 +149,8 @@ class PluginRunner:
 
 async def _ready(ready_line: ReadyLine, child: ChildProcess) -> int:
     """The port; 0 if the server ended before it reported one."""
-    ended = asyncio.create_task(child.wait())
-    try:
-        await asyncio.wait((ready_line.port, ended), return_when=asyncio.FIRST_COMPLETED)
-        return ready_line.port.result() if ready_line.port.done() else 0
-    finally:
-        ended.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await ended
+    port = await run_until(ready_line.port, child.wait())
+    return 0 if port.cancelled() else port.result()
 
 
 def _last_stderr_line(child: ChildProcess) -> str:

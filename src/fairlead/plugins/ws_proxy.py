@@ -68,19 +68,15 @@ async def open_socket(wanted: JoinPlugin, port: int, clock: Clock, message_bytes
         max_queue=1,
     )
     try:
-        return await within(clock, OPEN_SECONDS, _opened(connecting))
+        return await within(clock, OPEN_SECONDS, connecting)
     except TimeoutError:
         raise PluginFailed(wanted.name, f"did not open a socket within {OPEN_SECONDS:g} seconds") from None
     except (OSError, InvalidHandshake, InvalidMessage, ConnectionClosed, EOFError) as error:
         raise PluginFailed(wanted.name, f"opens no socket on its port {port} ({error})") from error
 
 
-async def _opened(connecting: connect) -> ClientConnection:
-    return await connecting
-
-
 class WebSocketProxy:
-    """Implements `model.web.sockets.SocketProxy`. `done` is called when both ends are closed."""
+    """Implements `model.web.sockets.SocketOwner`. `done` is called when both ends are closed."""
 
     def __init__(self, plugin: ClientConnection, clock: Clock, done: Callable[["WebSocketProxy"], None]) -> None:
         self._plugin = plugin

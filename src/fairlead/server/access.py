@@ -2,7 +2,7 @@
 
 import logging
 
-from fairlead.auth.api.accounts import TooManyAttempts
+from fairlead.auth.api.credentials import TooManyAttempts
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement, basic_to_check, decide
 from fairlead.auth.origins import AllowedOrigins

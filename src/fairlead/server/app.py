@@ -55,6 +55,7 @@ from fairlead.server.sockets import SocketEndpoint, SocketHost
 from fairlead.server.websocket.connection import EXTENSION, ConnectionOptions
 from fairlead.server.websocket.protocol import run_endpoint
 from fairlead.system.clock import Clock, within
+from fairlead.system.tasks import run_until
 from fairlead.uploads.api import AcceptForm
 
 T = TypeVar("T")
@@ -228,19 +229,10 @@ class App:
 
     async def _while_wanted(self, receive: Receive, answering: Coroutine[Any, Any, T]) -> T:
         """Wait for an answer that may take hours, until the client disconnects or the server stops."""
-        work = asyncio.create_task(answering)
-        left = asyncio.create_task(wait_disconnected(receive))
-        stopped = asyncio.create_task(self._stopping.wait())
-        everything: tuple[asyncio.Task[Any], ...] = (work, left, stopped)
-        try:
-            await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                return work.result()
-        finally:
-            for task in everything:
-                task.cancel()
-            await asyncio.wait(everything)
-        raise Stopping("The gateway is stopping: send the request again when it is back.")
+        work = await run_until(answering, wait_disconnected(receive), self._stopping.wait())
+        if work.cancelled():
+            raise Stopping("The gateway is stopping: send the request again when it is back.")
+        return work.result()
 
     def stop(self) -> None:
         """End all waiting requests and change streams."""
@@ -283,12 +275,8 @@ class App:
             detach()
 
     async def _chunks(self, who: Identity, answer: LogStream) -> AsyncGenerator[bytes]:
-        revoked: list[bool] = []
-
-        def cut() -> None:
-            revoked.append(True)
-
-        detach = self._parts.credentials.attach(who, cut, cut)
+        revoked = asyncio.Event()
+        detach = self._parts.credentials.attach(who, revoked.set, revoked.set)
         try:
             ready = bytearray(answer.renderer.begin())
             async for entry in self._parts.gateway.export(who, answer.session):
@@ -296,7 +284,7 @@ class App:
                 if len(ready) >= _CHUNK:
                     yield bytes(ready)
                     ready.clear()
-                if revoked:
+                if revoked.is_set():
                     raise ConnectionAbortedError("the credential was revoked")
             yield bytes(ready + answer.renderer.end())
         finally:

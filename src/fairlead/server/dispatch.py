@@ -1,10 +1,10 @@
 """Executes the steps of routes and socket protocols: commands and queries by the core, service calls by handlers."""
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from fairlead.auth.api import accounts
-from fairlead.auth.api.credentials import RevokeCredential
+from fairlead.auth.api.credentials import RemoveUser, RevokeCredential
 from fairlead.model import commands
 from fairlead.model.auth import Identity
 from fairlead.model.gateway import Gateway
@@ -21,6 +21,7 @@ REMOVED_USERS: Final = "leaving"
 """Document space of removed users whose data may not be completely deleted yet."""
 
 
+@dataclass(frozen=True)
 class RemovalCleanup:
     """Notifies services that store data of a credential or a user when that credential or user is removed.
 
@@ -28,17 +29,10 @@ class RemovalCleanup:
     start.
     """
 
-    def __init__(
-        self,
-        documents: Documents,
-        is_user: Callable[[str], bool],
-        revoked: Sequence[Callable[[str], Awaitable[None]]],
-        removed: Sequence[Callable[[str], Awaitable[None]]],
-    ) -> None:
-        self._documents = documents
-        self._is_user = is_user
-        self._revoked = revoked
-        self._removed = removed
+    _documents: Documents
+    _is_user: Callable[[str], bool]
+    _revoked: Sequence[Callable[[str], Awaitable[None]]]
+    _removed: Sequence[Callable[[str], Awaitable[None]]]
 
     async def start(self) -> None:
         for name, credentials in (await self._documents.list(REMOVED_USERS)).items():
@@ -49,14 +43,14 @@ class RemovalCleanup:
 
     def with_cleanup(self, handlers: ServiceHandlers) -> ServiceHandlers:
         """Return the same handlers, with cleanup after revoking a credential and removing a user."""
-        revoke, remove = handlers[RevokeCredential], handlers[accounts.RemoveUser]
+        revoke, remove = handlers[RevokeCredential], handlers[RemoveUser]
 
         async def revoke_one(who: Identity, action: RevokeCredential) -> Any:
             view = await revoke(who, action)
             await self._forget_credential(action.id)
             return view
 
-        async def remove_one(who: Identity, action: accounts.RemoveUser) -> Any:
+        async def remove_one(who: Identity, action: RemoveUser) -> Any:
             await self.start()
             if self._is_user(action.name):
                 # Stored before the user is removed, so that a gateway that dies here finishes at its next start.
@@ -66,7 +60,7 @@ class RemovalCleanup:
             await self._forget(action.name, ended)
             return ended
 
-        return {**handlers, RevokeCredential: revoke_one, accounts.RemoveUser: remove_one}
+        return {**handlers, RevokeCredential: revoke_one, RemoveUser: remove_one}
 
     async def _forget(self, name: str, credentials: Sequence[str]) -> None:
         for credential in credentials:

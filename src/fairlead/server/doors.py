@@ -7,7 +7,7 @@ sign-in is valid for this door alone: a browser stores the password by origin, w
 
 import socket
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -36,25 +36,16 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpenDoor:
-    """A door whose port is bound."""
+class OpenDoor(Door, frozen=True, kw_only=True):
+    """A door whose port is bound: `port` is the actual one, and `login` is set."""
 
-    name: str
     protocol: ClientProtocol
     binding: Binding
     sockets: Sequence[socket.socket]
-    static: Path | None
-    options: Mapping[str, str]
-    login: Login
 
     @property
     def url(self) -> str:
-        return self.binding.public_url or urls(self.binding, self.sockets)[0]
-
-    @property
-    def port(self) -> int:
-        return int(self.sockets[0].getsockname()[1])
+        return self.public_url or urls(self.binding, self.sockets)[0]
 
     def app(self, parts: AppConfig) -> App:
         """Build the door's application. `parts` is the configuration of the main port."""
@@ -64,7 +55,7 @@ class OpenDoor:
             inbound=(),
             door=True,
             allowed_origins=allowed_origins(self.binding, self.sockets),
-            base=self.binding.public_url,
+            base=self.public_url,
             options=self.options,
             basic=self.login == "basic",
         )
@@ -108,15 +99,9 @@ def open_door(door: Door, protocol: ClientProtocol, main: Binding) -> OpenDoor:
         raise PortInUse(main.host, door.port, f"{_OPTION} {door.name}=PORT") from error
     except UnsafeBind as error:
         raise UnsafeBind(main.host, f"{_OPTION} {door.name}={door.port},public_url=https://...") from error
-    return OpenDoor(
-        name=door.name,
-        protocol=protocol,
-        binding=binding,
-        sockets=sockets,
-        static=door.static,
-        options=door.options,
-        login=door.login or protocol.door_login,
-    )
+    port, login = int(sockets[0].getsockname()[1]), door.login or protocol.door_login
+    bound = {**msgspec.structs.asdict(door), "port": port, "login": login}
+    return OpenDoor(**bound, protocol=protocol, binding=binding, sockets=sockets)
 
 
 class Ports:

@@ -1,17 +1,15 @@
 """Runs the flows of one socket: the effects of each one after another, and the flows of a lane in order."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from fairlead.model.commands import CommandBase
 from fairlead.model.errors import FairleadError
 from fairlead.model.web.requests import ServiceCall, Step
 from fairlead.model.web.sockets import Effect, Flow, RunFlow, Subscribe, Unsubscribe
-
-if TYPE_CHECKING:
-    from fairlead.server.sockets import SocketEndpoint
 
 LongEffect = Subscribe | Unsubscribe | Step
 """An effect that takes time."""
@@ -24,14 +22,22 @@ class SocketClosed(Exception):
     """The socket was closed before the effect could take place."""
 
 
-class FlowRunner:
-    __slots__ = ("_host", "_lanes", "_querying")
+class FlowHost(Protocol):
+    """The socket that the flows belong to (`sockets.SocketEndpoint`)."""
 
-    def __init__(self, host: "SocketEndpoint") -> None:
-        self._host = host
-        self._lanes: dict[str, asyncio.Future[None]] = {}
-        """The end of the last flow of each lane that has an unfinished one."""
-        self._querying: set[asyncio.Task[Any]] = set()
+    def apply(self, effect: Effect) -> None: ...
+    async def perform(self, effect: LongEffect) -> tuple[Any, Callable[[], None] | None]: ...
+    def fail(self, error: Exception) -> None: ...
+    def flush(self) -> None: ...
+    def spawn(self, work: Coroutine[Any, Any, None]) -> object: ...
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class FlowRunner:
+    _host: FlowHost
+    _lanes: dict[str, asyncio.Future[None]] = field(default_factory=dict)
+    """The end of the last flow of each lane that has an unfinished one."""
+    _querying: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def run(self, run: RunFlow) -> None:
         before = self._lanes.get(run.lane)

@@ -12,7 +12,8 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.web.requests import Response, ServiceHandlers
 from fairlead.model.web.routes import FileStream
-from fairlead.plugins.api import PluginPages, ReadPluginFile
+from fairlead.plugins.api import ReadPluginFile
+from fairlead.plugins.manager import PluginManager
 from fairlead.server.static import TYPES, ReadStatic, StaticFiles
 
 POLICY: Final = (
@@ -23,13 +24,13 @@ POLICY: Final = (
 _LIBRARIES: Final = "node_modules"
 
 
-def page_handlers(pages: PluginPages) -> ServiceHandlers:
+def page_handlers(plugins: PluginManager) -> ServiceHandlers:
     async def read(who: Identity, action: ReadPluginFile) -> Response | FileStream:
-        folder = await pages.page(action.name)
+        folder, kept_back = await plugins.page(action.name)
         path = PurePosixPath(action.path)
-        if path.suffix.lower() not in TYPES or action.path in folder.kept_back or _LIBRARIES in path.parts:
+        if path.suffix.lower() not in TYPES or action.path in kept_back or _LIBRARIES in path.parts:
             raise NotFound("file", f"/{action.path}")
-        files = StaticFiles(Path(folder.path), POLICY)
+        files = StaticFiles(Path(folder), POLICY)
         return await asyncio.to_thread(files.read, ReadStatic(action.path, action.known))
 
     return {ReadPluginFile: read}

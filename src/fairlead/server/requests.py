@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
+import msgspec
+
 from fairlead.auth.gate import AccessRequirement
 from fairlead.model.errors import BadRequest, TooLarge
 from fairlead.model.web.requests import Head
@@ -27,19 +29,8 @@ def head_of(scope: Scope) -> Head:
 def access_requirement(
     route: Route | SocketRoute, params: Mapping[str, str], *, basic: bool = False
 ) -> AccessRequirement:
-    signed = isinstance(route, Route) and route.signed
-    session = params.get("session", "").lower()
-    return AccessRequirement(
-        access=route.access,
-        token_query=route.token_query,
-        token_header=route.token_header,
-        signed=signed,
-        session=session,
-        accounts=route.accounts,
-        query_first=route.query_first,
-        basic=basic,
-        page=isinstance(route, Route) and route.page,
-    )
+    demanded = msgspec.convert(route, AccessRequirement, from_attributes=True)
+    return msgspec.structs.replace(demanded, session=params.get("session", "").lower(), basic=basic)
 
 
 def choose_subprotocol(route: SocketRoute, offered: Sequence[str]) -> str:

@@ -9,11 +9,12 @@ from typing import BinaryIO, Final
 
 from fairlead.auth.gate import AccessRefused
 from fairlead.model.web.requests import Refused, Response
-from fairlead.model.web.routes import ChangeStream, FileStream
+from fairlead.model.web.routes import ChangeStream, FileStream, json_response
 from fairlead.server.asgi import Receive, Send
 from fairlead.server.requests import wait_disconnected
 from fairlead.server.static import PIECE
 from fairlead.system.clock import Clock, within
+from fairlead.system.tasks import run_until
 
 Left = Callable[[int], None]
 
@@ -41,7 +42,8 @@ def refusal(verdict: AccessRefused, worded: Refused | None = None) -> Response:
     scheme = 'Basic realm="Fairlead", charset="UTF-8"' if verdict.basic else "Bearer"
     challenge = (("www-authenticate", scheme),) if verdict.status == 401 else ()
     wait = (("retry-after", str(verdict.wait)),) if verdict.wait else ()
-    answer = worded(verdict.status, verdict.code, verdict.message) if worded else Response(body=verdict.body())
+    plain = {"error": {"code": verdict.code, "message": verdict.message}}
+    answer = worded(verdict.status, verdict.code, verdict.message) if worded else json_response(plain)
     headers = (("connection", "close"), *challenge, *wait, *answer.headers)
     return Response(status=verdict.status, body=answer.body, content_type=answer.content_type, headers=headers)
 
@@ -128,17 +130,9 @@ async def send_stream(
     """Send chunks until they end or the client disconnects."""
     fields = _encoded({**_ALWAYS, "date": formatdate(now_ms / 1000, usegmt=True), **headers})
     await send({"type": "http.response.start", "status": 200, "headers": fields})
-    sending = asyncio.ensure_future(_send_chunks(send, chunks))
-    leaving = asyncio.ensure_future(wait_disconnected(receive))
-    try:
-        await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (sending, leaving):
-            task.cancel()
-        results = await asyncio.gather(sending, leaving, return_exceptions=True)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
+    sending = await run_until(_send_chunks(send, chunks), wait_disconnected(receive))
+    if not sending.cancelled():
+        sending.result()
 
 
 async def _send_chunks(send: Send, chunks: AsyncGenerator[bytes]) -> None:

@@ -17,27 +17,24 @@ from fairlead.server.errors import RouteClash
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class _Place(Generic[T]):
-    words: "dict[str, _Place[T]]" = field(default_factory=dict)
-    parameter: "_Place[T] | None" = None
-    rest: "_Place[T] | None" = None
-    # By method (empty for sockets): the route, the names of its parameters and its owner.
-    claims: dict[str, tuple[T, tuple[str, ...], str]] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class RouteMatch(Generic[T]):
     route: T
     params: dict[str, str]
 
 
-class _Tree(Generic[T]):
-    def __init__(self) -> None:
-        self._root: _Place[T] = _Place()
+@dataclass(slots=True)
+class _Place(Generic[T]):
+    """A node of the tree of paths."""
+
+    words: "dict[str, _Place[T]]" = field(default_factory=dict)
+    parameter: "_Place[T] | None" = None
+    rest: "_Place[T] | None" = None
+    # By method (empty for sockets): the route, the names of its parameters and its owner.
+    claims: dict[str, tuple[T, tuple[str, ...], str]] = field(default_factory=dict)
 
     def add(self, method: str, path: str, route: T, owner: str) -> None:
-        place, names = self._root, []
+        place, names = self, []
         parts = path.split("/")[1:]
         for index, part in enumerate(parts):
             if part.startswith("{") and part.endswith("...}") and index == len(parts) - 1:
@@ -54,26 +51,25 @@ class _Tree(Generic[T]):
             raise RouteClash(f"{method} {path}".strip(), place.claims[method][2], owner)
         place.claims[method] = (route, tuple(names), owner)
 
-    def find(self, path: str) -> tuple[_Place[T], list[str]] | None:
-        return _find(self._root, path.split("/")[1:], 0, []) if path.startswith("/") else None
+    def find(self, path: str) -> "tuple[_Place[T], list[str]] | None":
+        """Return the place of a path, and the values of its parameters."""
+        return self._below(path.split("/")[1:]) if path.startswith("/") else None
 
+    def match(self, method: str, path: str) -> RouteMatch[T] | None:
+        place, values = self.find(path) or (_Place[T](), [])
+        if method not in place.claims:
+            return None
+        route, names, _ = place.claims[method]
+        return RouteMatch(route, dict(zip(names, values, strict=True)))
 
-def _find(place: _Place[T], parts: list[str], index: int, values: list[str]) -> tuple[_Place[T], list[str]] | None:
-    if index == len(parts):
-        return (place, values) if place.claims else None
-    part = parts[index]
-    word = place.words.get(part)
-    if word is not None:
-        found = _find(word, parts, index + 1, values)
-        if found is not None:
+    def _below(self, parts: list[str]) -> "tuple[_Place[T], list[str]] | None":
+        if not parts:
+            return (self, []) if self.claims else None
+        if parts[0] in self.words and (found := self.words[parts[0]]._below(parts[1:])) is not None:
             return found
-    if place.parameter is not None and part:
-        found = _find(place.parameter, parts, index + 1, [*values, part])
-        if found is not None:
-            return found
-    if place.rest is not None:
-        return place.rest, [*values, "/".join(parts[index:])]
-    return None
+        if self.parameter is not None and parts[0] and (found := self.parameter._below(parts[1:])) is not None:
+            return found[0], [parts[0], *found[1]]
+        return None if self.rest is None else (self.rest, ["/".join(parts)])
 
 
 def at_main_port(protocol: ClientProtocol) -> ClientProtocol:
@@ -103,8 +99,8 @@ class RouteTable:
     def __init__(self, protocols: Iterable[ClientProtocol]) -> None:
         self.routes: list[Route] = []
         self.sockets: list[SocketRoute] = []
-        self._routes: _Tree[Route] = _Tree()
-        self._sockets: _Tree[SocketRoute] = _Tree()
+        self._routes: _Place[Route] = _Place()
+        self._sockets: _Place[SocketRoute] = _Place()
         for protocol in protocols:
             for route in protocol.routes:
                 self._routes.add(route.method, route.path, route, f"{protocol.name} ({route.name})")
@@ -114,12 +110,7 @@ class RouteTable:
                 self.sockets.append(socket)
 
     def http(self, method: str, path: str) -> RouteMatch[Route] | None:
-        found = self._routes.find(path)
-        if found is None:
-            return None
-        place, values = found
-        claim = place.claims.get("GET" if method == "HEAD" else method)
-        return None if claim is None else RouteMatch(claim[0], dict(zip(claim[1], values, strict=True)))
+        return self._routes.match("GET" if method == "HEAD" else method, path)
 
     def methods(self, path: str) -> tuple[str, ...]:
         """Return the methods that a path accepts, for a 405 response."""
@@ -127,8 +118,4 @@ class RouteTable:
         return () if found is None else tuple(sorted(found[0].claims))
 
     def socket(self, path: str) -> RouteMatch[SocketRoute] | None:
-        found = self._sockets.find(path)
-        if found is None:
-            return None
-        route, names, _ = found[0].claims[""]
-        return RouteMatch(route, dict(zip(names, found[1], strict=True)))
+        return self._sockets.match("", path)

@@ -7,7 +7,7 @@ where a connection counts as congested are not counted: a connection with a norm
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from fairlead.model.auth import Identity
@@ -44,16 +44,14 @@ class _Held:
     closing: bool = False
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class CredentialShare:
     """The share of one credential. Not asynchronous: it is called at every send to a congested connection."""
 
-    __slots__ = ("_held", "_most", "held", "open")
-
-    def __init__(self, most: int) -> None:
-        self.open = 0
-        self._most = most
-        self._held: dict[ShareHolder, _Held] = {}
-        self.held = 0
+    _most: int
+    open: int = 0
+    _held: dict[ShareHolder, _Held] = field(default_factory=dict)
+    held: int = 0
 
     def note(self, holder: ShareHolder, size: int) -> None:
         """Record that `size` bytes wait for `holder` now. This may close `holder` or other connections."""

@@ -1,6 +1,7 @@
 """The sink of a subscription: sends its bytes to a connection, compressed or as they are."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from fairlead.model.errors import FairleadError
 from fairlead.model.formats.frames import build_frame
@@ -11,15 +12,13 @@ COMPRESS_FROM = 256
 """Size of a message in bytes from which deflate saves more than it costs in framing."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class ConnectionSink:
     """Sends a subscription's bytes to the socket. Implements `model.gateway.Sink`."""
 
-    __slots__ = ("_compress", "_connection", "_failed")
-
-    def __init__(self, connection: Connection, compress: bool, failed: Callable[[FairleadError], None]) -> None:
-        self._connection = connection
-        self._compress = compress
-        self._failed = failed
+    _connection: Connection
+    _compress: bool
+    fail: Callable[[FairleadError], None]
 
     def send(self, data: bytes) -> None:
         if self._compress:
@@ -29,9 +28,6 @@ class ConnectionSink:
 
     def backlog(self) -> int:
         return self._connection.backlog()
-
-    def fail(self, error: FairleadError) -> None:
-        self._failed(error)
 
 
 def send_packed(connection: Connection, frames: bytes) -> None:

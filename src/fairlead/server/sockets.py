@@ -8,7 +8,7 @@ progress, of unread answer bytes and of subscriptions is bounded.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, assert_never
 
@@ -19,7 +19,6 @@ from fairlead.model.ids import SessionId
 from fairlead.model.web.broadcast import BroadcastChannel, ChannelSubscription
 from fairlead.model.web.sockets import (
     AttachOwner,
-    AttachProxy,
     CloseSocket,
     Effect,
     EnterChannel,
@@ -27,7 +26,6 @@ from fairlead.model.web.sockets import (
     Signal,
     SocketOwner,
     SocketProtocol,
-    SocketProxy,
     Subscribe,
     Subscribed,
     Unsubscribe,
@@ -68,74 +66,46 @@ class SocketHost:
     fresh: Callable[[], str]
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class SocketEndpoint:
     """Implements `server.websocket.Endpoint`. `name` and `peer` are for the log."""
 
-    __slots__ = (
-        "_begin",
-        "_bucket",
-        "_changing",
-        "_compress",
-        "_connection",
-        "_conversation",
-        "_flows",
-        "_host",
-        "_members",
-        "_messages",
-        "_name",
-        "_out",
-        "_owner",
-        "_paused",
-        "_peer",
-        "_proxy",
-        "_revoked",
-        "_running",
-        "_watches",
-        "_who",
-    )
+    _conversation: SocketProtocol
+    _who: Identity
+    _host: SocketHost
+    _: KW_ONLY
+    name: str
+    peer: str
+    compress: bool = False
+    _bucket: TokenBucket = field(init=False)
+    _flows: FlowRunner = field(init=False)
+    _connection: Connection | None = None
+    _out: list[bytes] = field(default_factory=list)
+    _watches: dict[_Watched, SubscriptionHandle] = field(default_factory=dict)
+    _changing: dict[_Watched, asyncio.Future[None]] = field(default_factory=dict)
+    """The end of the last change of each subscription that is being changed."""
+    _running: int = 0
+    _revoked: bool = False
+    _paused: bool = False
+    _messages: int = 0
+    _owner: SocketOwner | None = None
+    _members: list[ChannelSubscription] = field(default_factory=list)
+    _begin: Sequence[Effect] | None = None
 
-    def __init__(
-        self,
-        conversation: SocketProtocol,
-        who: Identity,
-        host: SocketHost,
-        *,
-        name: str,
-        peer: str,
-        compress: bool = False,
-    ) -> None:
-        self._conversation = conversation
-        self._who = who
-        self._host = host
-        self._name = name
-        self._peer = peer
-        self._compress = compress
-        self._bucket = TokenBucket(host.clock, host.limits.commands_per_s)
-        self._connection: Connection | None = None
-        self._out: list[bytes] = []
+    def __post_init__(self) -> None:
+        self._bucket = TokenBucket(self._host.clock, self._host.limits.commands_per_s)
         self._flows = FlowRunner(self)
-        self._watches: dict[_Watched, SubscriptionHandle] = {}
-        self._changing: dict[_Watched, asyncio.Future[None]] = {}
-        """The end of the last change of each subscription that is being changed."""
-        self._running = 0
-        self._revoked = False
-        self._paused = False
-        self._messages = 0
-        self._owner: SocketOwner | None = None
-        self._proxy: SocketProxy | None = None
-        self._members: list[ChannelSubscription] = []
-        self._begin: Sequence[Effect] | None = None
 
     def begin_with(self, effects: Sequence[Effect]) -> None:
         """Run these effects on open, instead of those that the protocol's `opened` returns."""
         self._begin = effects
 
     def abandon(self) -> None:
-        """Notify the proxy that was to get the socket if the client left before it was open."""
+        """Notify the owner that was to get the socket if the client left before it was open."""
         begin, self._begin = self._begin, None
         for effect in begin or ():
-            if isinstance(effect, AttachProxy):
-                effect.proxy.detached(ABNORMAL, "")
+            if isinstance(effect, AttachOwner):
+                effect.owner.detached(ABNORMAL, "")
 
     def on_revoked(self) -> None:
         """Close the socket because its credential is no longer valid."""
@@ -162,9 +132,7 @@ class SocketEndpoint:
     def on_message(self, conn: Connection, data: bytes, text: bool) -> None:
         self._messages += 1
         if self._owner is not None:
-            self._owner.received(data)
-        elif self._proxy is not None:
-            self._proxy.received(data, text)
+            self._owner.received(data, text)
         elif self._bucket.take():
             self._apply_all(self._conversation.received(data, text))
         else:
@@ -178,8 +146,6 @@ class SocketEndpoint:
         self._read_on()
         if self._owner is not None:
             self._owner.drained()
-        if self._proxy is not None:
-            self._proxy.drained()
         for watch in tuple(self._watches.values()):
             watch.drained()
         for member in self._members:
@@ -197,10 +163,7 @@ class SocketEndpoint:
         self._flows.cancel_queries()
         owner, self._owner = self._owner, None
         if owner is not None:
-            owner.detached(code)
-        proxy, self._proxy = self._proxy, None
-        if proxy is not None:
-            proxy.detached(code, conn.reason)
+            owner.detached(code, conn.reason)
         for member in self._members:
             member.leave()
         self._members.clear()
@@ -211,7 +174,7 @@ class SocketEndpoint:
 
     def _log(self, event: str, **more: Any) -> None:
         who = {"who": self._who.name, "credential": self._who.credential}
-        log.info(event, extra={"peer": self._peer, "socket": self._name, **who, **more})
+        log.info(event, extra={"peer": self.peer, "socket": self.name, **who, **more})
 
     # --- effects
 
@@ -234,8 +197,6 @@ class SocketEndpoint:
                 self._hang_up(code, reason)
             case AttachOwner(owner=owner, early=early):
                 self._attach(owner, early)
-            case AttachProxy(proxy=proxy):
-                self._pass_on(proxy)
             case EnterChannel(channel=channel):
                 self._enter(channel)
             case _:
@@ -243,7 +204,7 @@ class SocketEndpoint:
 
     def fail(self, error: Exception) -> None:
         """Let the protocol answer an error that a flow did not handle."""
-        self._apply_all(self._conversation.failed(self._known(error, self._name)))
+        self._apply_all(self._conversation.failed(self._known(error, self.name)))
 
     def flush(self) -> None:
         connection = self._connection
@@ -251,7 +212,7 @@ class SocketEndpoint:
             return
         frames = b"".join(self._out)
         self._out.clear()
-        if self._compress:
+        if self.compress:
             send_packed(connection, frames)
         else:
             connection.send(frames)
@@ -263,25 +224,19 @@ class SocketEndpoint:
         if self._connection is not None:
             self._connection.close(code, reason)
 
-    def _attach(self, owner: SocketOwner, early: Sequence[bytes]) -> None:
+    def _attach(self, owner: SocketOwner, early: Sequence[tuple[bytes, bool]]) -> None:
         self.flush()
-        if self._connection is not None:
-            self._owner = owner
-            owner.attached(self._connection)
-            for data in early:
-                owner.received(data)
-
-    def _pass_on(self, proxy: SocketProxy) -> None:
-        self.flush()
-        if self._connection is not None:
-            self._proxy = proxy
-            proxy.attached(self._connection)
-        else:
-            proxy.detached(ABNORMAL, "")
+        if self._connection is None:
+            owner.detached(ABNORMAL, "")
+            return
+        self._owner = owner
+        owner.attached(self._connection)
+        for data, text in early:
+            owner.received(data, text)
 
     def _enter(self, channel: BroadcastChannel) -> None:
         if self._connection is not None:
-            self._members.append(channel(ConnectionSink(self._connection, self._compress, lambda error: None)))
+            self._members.append(channel(ConnectionSink(self._connection, self.compress, lambda error: None)))
 
     def _signal(self, signal: Signal) -> None:
         if not any(session == signal.session for session, _ in self._watches):
@@ -332,7 +287,7 @@ class SocketEndpoint:
         connection = self._connection
         if connection is None:
             raise SocketClosed
-        sink = ConnectionSink(connection, self._compress, partial(self._watch_failed, wanted))
+        sink = ConnectionSink(connection, self.compress, partial(self._watch_failed, wanted))
         watch = await self._host.dispatcher.gateway.watch(
             self._who, wanted.session, cursor, wanted.variant, sink, wanted.view
         )

@@ -9,14 +9,13 @@ applications expect.
 import asyncio
 import os
 import stat
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal
+from typing import BinaryIO, Final, Literal
 
-from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.requests import Response, ServiceCall, ServiceHandlers, do
 from fairlead.model.web.routes import ClientProtocol, FileStream, Request, Route, Steps
+from fairlead.system.regular_files import open_regular
 
 PIECE: Final = 64 << 10
 """Bytes of a file that are read at once. A larger file is never completely in memory, however many clients read it."""
@@ -81,16 +80,13 @@ class StaticFiles:
         )
         return ClientProtocol(name="static files", routes=(route,))
 
-    def handlers(self) -> Mapping[type[ServiceCall[Any]], Any]:
-        return {ReadStatic: self._perform}
-
-    async def _perform(self, who: Identity, action: ReadStatic) -> Response | FileStream:
-        return await asyncio.to_thread(self.read, action)
+    def handlers(self) -> ServiceHandlers:
+        return {ReadStatic: lambda who, action: asyncio.to_thread(self.read, action)}
 
     def read(self, wanted: ReadStatic) -> Response | FileStream:
         file = self._find(wanted)
         try:
-            opened = open_plain(file)
+            opened = open_regular(file)
         except OSError:
             # Not readable for us, or changed since it was found.
             raise NotFound("file", f"/{wanted.path}") from None
@@ -126,11 +122,6 @@ class StaticFiles:
         return real if plain and not any(part.startswith(".") for part in below.parts) else None
 
 
-def open_plain(file: Path) -> BinaryIO:
-    """Open a file for reading. Raises OSError also for a symbolic link."""
-    return open(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW), "rb", buffering=0)
-
-
 def file_answer(opened: BinaryIO, kind: str, headers: tuple[tuple[str, str], ...]) -> Response | FileStream:
     """Return a small file as a complete response, a large one as a stream."""
     size = os.fstat(opened.fileno()).st_size
@@ -142,7 +133,4 @@ def file_answer(opened: BinaryIO, kind: str, headers: tuple[tuple[str, str], ...
 
 def _static(request: Request) -> Steps:
     page = "text/html" in request.head.first("accept")
-    response: Response | FileStream = yield ReadStatic(
-        request.params["path"], request.head.first("if-none-match"), page
-    )
-    return response
+    return (yield from do(ReadStatic(request.params["path"], request.head.first("if-none-match"), page)))

@@ -8,16 +8,15 @@ was not built, the shell is a page with that information.
 import asyncio
 import gzip
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import fairlead
-from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
-from fairlead.model.web.requests import Response, ServiceCall
+from fairlead.model.web.requests import Response, ServiceCall, ServiceHandlers, do
 from fairlead.model.web.routes import ClientProtocol, FileStream, Request, Route, Steps
-from fairlead.server.static import TYPES, file_answer, open_plain
+from fairlead.server.static import TYPES, file_answer
+from fairlead.system.regular_files import open_regular
 
 BUILT: Final = Path(fairlead.__file__).parent / "web_dist"
 """The folder that the build writes (web/vite.config.ts), and that the wheel contains."""
@@ -71,17 +70,14 @@ class WebUi:
         )
         return ClientProtocol(name="web UI", routes=routes)
 
-    def handlers(self) -> Mapping[type[ServiceCall[Any]], Any]:
-        return {ReadAsset: self._perform}
-
-    async def _perform(self, who: Identity, action: ReadAsset) -> Response | FileStream:
-        return await asyncio.to_thread(self.read, action)
+    def handlers(self) -> ServiceHandlers:
+        return {ReadAsset: lambda who, action: asyncio.to_thread(self.read, action)}
 
     def read(self, wanted: ReadAsset) -> Response | FileStream:
         if not wanted.name:
             return self._shell()
         try:
-            opened = open_plain(self._folder / wanted.name)
+            opened = open_regular(self._folder / wanted.name)
         except OSError:
             raise NotFound("file", f"/{wanted.name}") from None
         lasting = wanted.name.startswith("assets/")
@@ -113,20 +109,15 @@ class WebUi:
 
 
 def _page(request: Request) -> Steps:
-    response: Response | FileStream = yield ReadAsset()
-    return response
+    return (yield from do(ReadAsset()))
 
 
 def _root_file(request: Request) -> Steps:
-    response: Response | FileStream = yield ReadAsset(request.head.path.removeprefix("/"))
-    return response
+    return (yield from do(ReadAsset(request.head.path.removeprefix("/"))))
 
 
 def _asset(request: Request) -> Steps:
     name = request.params["name"]
     if _ASSET.fullmatch(name) is None:
         raise NotFound("file", f"/assets/{name[:80]}")
-    response: Response | FileStream = yield ReadAsset(
-        f"assets/{name}", packed="gzip" in request.head.first("accept-encoding")
-    )
-    return response
+    return (yield from do(ReadAsset(f"assets/{name}", packed="gzip" in request.head.first("accept-encoding"))))

@@ -19,7 +19,7 @@ from fairlead.model.commands import Command, Reply, Send, Steer
 from fairlead.model.errors import FairleadError, Unavailable
 from fairlead.model.ids import RequestId, SessionId, event_id
 from fairlead.model.policy import PermissionMode
-from fairlead.model.store import Checkpoint, NewEntry, Origin, StoredReply
+from fairlead.model.store import Checkpoint, Entry, Origin, StoredReply
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.log import PendingEntries, SessionLog
 from fairlead.sessions.state import SessionState, evolve
@@ -59,7 +59,7 @@ class Commit:
         """Force a checkpoint: the cause of this commit is not a record, so replaying the log would not reproduce the
         interpreter's state."""
 
-    def add(self, event: ev.Event, origin: Origin = "", raw: bytes | None = None, at: int = 0) -> NewEntry:
+    def add(self, event: ev.Event, origin: Origin = "", raw: bytes | None = None, at: int = 0) -> Entry:
         event, entry = self.stage.add(event, origin, raw, at)
         self.state = evolve(self.state, event, entry.seq, entry.event)
         self.events.append(event)
@@ -125,7 +125,7 @@ class Commit:
         name, turn = event_id(cause, "error"), self._core.interpreter.turn
         self.add(ev.ErrorRaised(id=name, turn=turn, code=error.code, message=message or error.message, data=error.data))
 
-    def interrupt(self, by: str) -> NewEntry:
+    def interrupt(self, by: str) -> Entry:
         """Log a requested interrupt: the open turn will end as cancelled."""
         interpreter, cause = self._core.interpreter, self._core.services.new_uuid()
         marker = self._core.services.kind(self.state.agent).interrupt_record(cause)

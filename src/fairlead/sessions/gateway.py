@@ -16,7 +16,7 @@ from fairlead.auth.api.session_keys import SPACE as KEYS
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import AgentKind
-from fairlead.model.auth import Identity
+from fairlead.model.auth import OWNER, Identity
 from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Cursor, FrameEncoder, Sink
 from fairlead.model.ids import MessageId, SessionId, event_id
@@ -99,7 +99,8 @@ class SessionGateway:
         kind = self.services.kind(command.agent)
         self._check_settings(command.settings)
         if command.resume:
-            await self.ownership.check_resumed(who, command.resume)
+            # A conversation that is not known here is a file of the machine's owner.
+            await self.ownership.require_visible(who, SessionId(command.resume), unknown=OWNER)
         if command.settings.link == "terminal":
             await self._check_terminal(kind)
         cwd = self.resolve_folder(command.cwd)

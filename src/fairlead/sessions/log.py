@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.store import Batch, Checkpoint, Entry, Lease, NewEntry, Origin, Store, StoredReply, Summary
+from fairlead.model.store import Batch, Checkpoint, Entry, Lease, Origin, Store, StoredReply, Summary
 from fairlead.sessions.fanout.hub import Hub
 from fairlead.system.clock import Clock
 
@@ -22,18 +22,18 @@ class PendingEntries:
         self.base = head
         self.seq = head
         self.at = last_at
-        self.entries: list[NewEntry] = []
+        self.entries: list[Entry] = []
         self.drop: set[int] = set()
         self._now = now
 
     def add(
         self, event: ev.Event, origin: Origin = "", raw: bytes | None = None, at: int = 0
-    ) -> tuple[ev.Event, NewEntry]:
+    ) -> tuple[ev.Event, Entry]:
         """Stage an event. `at`: the time of the event if it is in the past; times grow strictly nevertheless."""
         self.seq += 1
         self.at = max(min(at, self._now) if at else self._now, self.at + 1)
         event = msgspec.structs.replace(event, at=self.at)
-        entry = NewEntry(self.seq, self.at, ev.kind_of(event), ev.encode(event), origin, raw)
+        entry = Entry(self.seq, self.seq - 1, self.at, ev.kind_of(event), ev.encode(event), origin, raw)
         self.entries.append(entry)
         return event, entry
 
@@ -69,9 +69,4 @@ class SessionLog:
         if not stage.entries:
             return
         self.head, self.last_at = stage.seq, stage.at
-        prev = stage.base
-        published = []
-        for entry in stage.entries:
-            published.append(Entry(entry.seq, prev, entry.at, entry.kind, entry.event, entry.origin, entry.raw))
-            prev = entry.seq
-        self.feed.publish(published)
+        self.feed.publish(stage.entries)

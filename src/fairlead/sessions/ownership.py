@@ -9,7 +9,7 @@ from typing import Any
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.auth import EVERYBODY, OWNER, Identity
+from fairlead.model.auth import EVERYBODY, Identity
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound
 from fairlead.model.ids import SessionId, event_id
 from fairlead.model.store import SessionFilter
@@ -51,20 +51,14 @@ class SessionOwnership:
         owned = await self.owned(session)
         return owned is not None and who.sees(*owned)
 
-    async def require_visible(self, who: Identity, session: SessionId) -> SessionId:
-        """The gateway's id of the session. NotFound if there is no such session, or if `who` may not see it."""
+    async def require_visible(self, who: Identity, session: SessionId, unknown: str | None = None) -> SessionId:
+        """The gateway's id of the session. NotFound if `who` may not see it. `unknown`: the owner of a session that is
+        not known here; None: NotFound for such a session."""
         found = await self.resolve_id(session)
-        if not await self.sees(who, found):
+        owned = await self.owned(found) or (None if unknown is None else (unknown, ()))
+        if owned is None or not who.sees(*owned):
             raise NotFound("session", session)
         return found
-
-    async def check_resumed(self, who: Identity, agent_session: str) -> None:
-        """Check that `who` may resume an agent's conversation. A known one belongs to its session; any other is a file
-        of the machine's owner."""
-        found = await self.resolve_id(SessionId(agent_session))
-        owned = await self.owned(found) or (OWNER, ())
-        if not who.sees(*owned):
-            raise NotFound("session", agent_session)
 
     def guarded(self, handlers: ServiceHandlers) -> dict[type[ServiceCall[Any]], ServiceHandler]:
         """Wrap handlers: an action that names a session is handled only if the caller sees it. A session that does not

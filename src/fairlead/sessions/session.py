@@ -266,8 +266,7 @@ class Session:
 
     async def _rewind(self, command: cmd.Rewind, by: str) -> cmd.Reply:
         agent = await self.supervisor.ensure_running()
-        fields = {"user_message_id": command.message, "dry_run": command.dry_run}
-        result = await agent.control("rewind_files", fields) or {}
+        result = await agent.rewind(command.message, dry_run=command.dry_run)
         if command.dry_run or not result.get("canRewind", True):
             return self._reply(result)
         reply = await self._log(

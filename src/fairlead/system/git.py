@@ -20,22 +20,15 @@ MOST: Final = 4 << 20
 PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _FILTERS: Final = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
 _SWITCHED_OFF: Final = (
-    ("core.fsmonitor", "false"),
-    ("core.hooksPath", "/dev/null"),
-    ("core.sshCommand", "false"),
+    *((f"core.{key}", "false") for key in ("fsmonitor", "sshCommand", "editor", "askPass", "quotePath")),
+    *((f"core.{key}", "/dev/null") for key in ("hooksPath", "attributesFile")),
     ("core.pager", "cat"),
-    ("core.editor", "false"),
-    ("core.askPass", "false"),
-    ("core.attributesFile", "/dev/null"),
-    ("core.quotePath", "false"),
-    ("credential.helper", ""),
-    ("diff.external", ""),
-    ("gpg.program", "false"),
-    ("gpg.ssh.program", "false"),
-    ("gpg.x509.program", "false"),
-    ("log.showSignature", "false"),
+    *(
+        (key, "false")
+        for key in ("gpg.program", "gpg.ssh.program", "gpg.x509.program", "log.showSignature", "color.ui")
+    ),
+    *((key, "") for key in ("credential.helper", "diff.external")),
     ("protocol.allow", "never"),
-    ("color.ui", "false"),
 )
 _ENV: Final = {
     "PATH": PATH,

@@ -5,7 +5,6 @@ that the caller passes. The child is identified by its pid and start mark (see p
 """
 
 import asyncio
-import contextlib
 import errno
 import os
 import shutil
@@ -13,15 +12,18 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
+from fairlead.model.agents import Exit
 from fairlead.system import proctable
-from fairlead.system.clock import Clock, within
+from fairlead.system.clock import Clock, ends_within, within
 from fairlead.system.descriptors import launcher, restore_limit
 from fairlead.system.pipes import PipeReader
-from fairlead.system.process_group import ExitStatus, ProcessGroupLeader, StopTimeouts
+from fairlead.system.process_group import ProcessGroupLeader, StopTimeouts
 from fairlead.system.proctable import Process, is_alive, kill, wait_gone
 from fairlead.system.sandbox import Sandbox
 
-__all__ = ["STDERR_TAIL", "ChildProcess", "ExitStatus", "StopTimeouts", "spawn", "stop_orphan", "wait_orphan"]
+__all__ = ["STDERR_TAIL", "ChildProcess", "StopTimeouts", "spawn", "stop_orphan", "wait_orphan"]
 
 STDERR_TAIL = 64 * 1024
 """Number of bytes kept from the end of a child's stderr."""
@@ -38,17 +40,19 @@ class ChildProcess(ProcessGroupLeader):
 
     @property
     def stderr(self) -> str:
-        """The end of its stderr."""
         return self._stderr.decode("utf-8", "replace")
 
     def close_input(self) -> None:
         self._writer.close()
 
-    async def wait(self) -> ExitStatus:
+    async def wait(self) -> Exit:
         """Wait for the end of the child and of its stderr."""
         status = await super().wait()
         await asyncio.shield(self._stderr_task)
         return status
+
+    async def end(self, patience: StopTimeouts) -> Exit:
+        return msgspec.structs.replace(await super().end(patience), stderr=self.stderr)
 
     def _steps(self, patience: StopTimeouts) -> Sequence[tuple[Callable[[], None], float]]:
         return ((self.close_input, patience.close), (lambda: self._signal_group(signal.SIGTERM), patience.terminate))
@@ -140,8 +144,7 @@ async def stop_orphan(process: Process, group: int, clock: Clock, patience: Stop
     below = proctable.descendants(process.pid)
     # It leads its group (we started it so) and is alive: no other group can have this number.
     proctable.signal_group(group, signal.SIGTERM)
-    with contextlib.suppress(TimeoutError):
-        await within(clock, patience.terminate, wait_gone(process, clock))
+    if await ends_within(clock, patience.terminate, wait_gone(process, clock)):
         return
     if is_alive(*process):
         proctable.kill_group(group, signal.SIGKILL)

@@ -10,20 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from fairlead.model.agents import Exit
 from fairlead.system.clock import Clock, within
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
 from fairlead.system.proctable import descendants, end_group, is_monitor, kill, kill_group, signal_group, start_mark
 
 _BY_SIGNAL = 128
 """A sandbox's monitor exits with this number plus the number of the signal that ended its program."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExitStatus:
-    """Exactly one field is set; neither when a killed process does not die (it hangs in the kernel)."""
-
-    code: int | None = None
-    signal: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +41,9 @@ class ProcessGroupLeader(ABC):
         self._popen = popen
         self._clock = clock
         self._reading = False
-        self._ladder: asyncio.Task[ExitStatus] | None = None
+        self._ladder: asyncio.Task[Exit] | None = None
         self._loop = asyncio.get_running_loop()
-        self._exited: asyncio.Future[ExitStatus] = self._loop.create_future()
+        self._exited: asyncio.Future[Exit] = self._loop.create_future()
         self._watch()
 
     @property
@@ -69,10 +62,10 @@ class ProcessGroupLeader(ABC):
         """Return when the system took the bytes. Raises PipeClosed if the child no longer reads."""
         await self._writer.write(data)
 
-    async def wait(self) -> ExitStatus:
+    async def wait(self) -> Exit:
         return await asyncio.shield(self._exited)
 
-    async def end(self, patience: StopTimeouts) -> ExitStatus:
+    async def end(self, patience: StopTimeouts) -> Exit:
         """Stop the child in steps, each bounded; the last one kills it.
 
         Concurrent callers share the steps, and a cancelled caller does not stop them half way."""
@@ -84,7 +77,7 @@ class ProcessGroupLeader(ABC):
     def _steps(self, patience: StopTimeouts) -> Sequence[tuple[Callable[[], None], float]]:
         """Return the steps of a stop before the kill, with the seconds that each one waits."""
 
-    async def _climb(self, patience: StopTimeouts) -> ExitStatus:
+    async def _climb(self, patience: StopTimeouts) -> Exit:
         try:
             for step, seconds in self._steps(patience):
                 step()
@@ -97,12 +90,12 @@ class ProcessGroupLeader(ABC):
             status = await self._wait_for(patience.kill)
             for process in left_behind:
                 kill(process, signal.SIGKILL)
-            return status or ExitStatus()
+            return status or Exit()
         finally:
             if not self._reading:  # without a reader the descriptor would stay open
                 self._reader.close()
 
-    async def _wait_for(self, seconds: float) -> ExitStatus | None:
+    async def _wait_for(self, seconds: float) -> Exit | None:
         with contextlib.suppress(TimeoutError):
             return await within(self._clock, seconds, self.wait())
         return None
@@ -146,9 +139,9 @@ class ProcessGroupLeader(ABC):
         self._reader.finish()
 
 
-def _status(code: int, monitor: bool) -> ExitStatus:
+def _status(code: int, monitor: bool) -> Exit:
     if code < 0:
-        return ExitStatus(signal=-code)
+        return Exit(signal=-code)
     if monitor and code - _BY_SIGNAL in signal.valid_signals():
-        return ExitStatus(signal=code - _BY_SIGNAL)
-    return ExitStatus(code=code)
+        return Exit(signal=code - _BY_SIGNAL)
+    return Exit(code=code)

@@ -17,11 +17,12 @@ import termios
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from fairlead.model.agents import Exit
 from fairlead.system.clock import Clock
 from fairlead.system.descriptors import launcher
 from fairlead.system.pipes import PipeReader
 from fairlead.system.process import check_folder
-from fairlead.system.process_group import ExitStatus, ProcessGroupLeader, StopTimeouts
+from fairlead.system.process_group import ProcessGroupLeader, StopTimeouts
 from fairlead.system.proctable import Process, descendants, is_alive, kill, program_inside, session_members, start_mark
 from fairlead.system.sandbox import Sandbox
 
@@ -59,7 +60,7 @@ class PtyChild(ProcessGroupLeader):
             (lambda: self._signal(signal.SIGTERM), patience.terminate),
         )
 
-    async def _climb(self, patience: StopTimeouts) -> ExitStatus:
+    async def _climb(self, patience: StopTimeouts) -> Exit:
         below = descendants(self.pid) if self.running else []
         try:
             return await super()._climb(patience)

@@ -4,9 +4,8 @@ A room declares its services in a module `services` (`SERVICES`, functions that 
 theirs as entry points of the group `fairlead.services`. All are built, started and stopped in one loop.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -46,8 +45,6 @@ class ServiceContext:
     store: Store
     clock: Clock
     gateway: Gateway
-    data: Path
-    roots: Sequence[str]
     resolve_folder: Callable[[str], str]
     _parts: list[Any] = field(default_factory=list)
 

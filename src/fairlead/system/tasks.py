@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -11,8 +11,15 @@ _log = logging.getLogger("fairlead.system")
 
 
 class TaskSet:
-    def __init__(self) -> None:
+    """`failure` is the text that is logged with a task's error; errors of the types `ignored` are not logged."""
+
+    def __init__(self, failure: str = "background work failed", ignored: tuple[type[Exception], ...] = ()) -> None:
+        self._failure = failure
+        self._ignored = ignored
         self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
 
     def spawn(self, work: Coroutine[Any, Any, T], *, awaited: bool = False) -> asyncio.Task[T]:
         """Start a task. Its error is logged, unless it is `awaited`: then the error is for its callers, even if they
@@ -22,8 +29,9 @@ class TaskSet:
 
         def ended(_: asyncio.Task[T]) -> None:
             self._tasks.discard(task)
-            if not task.cancelled() and (error := task.exception()) is not None and not awaited:
-                _log.error("background work failed", exc_info=error)
+            error = None if task.cancelled() else task.exception()
+            if error is not None and not awaited and not isinstance(error, self._ignored):
+                _log.error(self._failure, exc_info=error)
 
         task.add_done_callback(ended)
         return task
@@ -33,7 +41,6 @@ class TaskSet:
         return await asyncio.shield(self.spawn(work, awaited=True))
 
     async def wait(self) -> None:
-        """Wait until no task is left."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -45,3 +52,16 @@ class TaskSet:
         """Cancel the tasks, and wait for their end."""
         self.cancel()
         await self.wait()
+
+
+async def run_until(work: Awaitable[T], *ends: Awaitable[Any]) -> "asyncio.Future[T]":
+    """Wait until `work` or one of `ends` is done, and cancel the others. Returns `work`, done or cancelled."""
+    first = asyncio.ensure_future(work)
+    everything: list[asyncio.Future[Any]] = [first, *(asyncio.ensure_future(end) for end in ends)]
+    try:
+        await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for future in everything:
+            future.cancel()
+        await asyncio.wait(everything)
+    return first

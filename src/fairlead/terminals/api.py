@@ -130,8 +130,6 @@ class Terminals(Protocol):
 
 
 class TypedKeys(msgspec.Struct, frozen=True):
-    """Keys typed by a client."""
-
     data: bytes
 
 

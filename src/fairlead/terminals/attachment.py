@@ -71,7 +71,7 @@ class TerminalAttachment:
     def drained(self) -> None:
         self._drained.set()
 
-    def detached(self, code: int) -> None:
+    def detached(self, code: int, reason: str) -> None:
         """Stop using the socket. It may stay open, for another terminal."""
         if self._wire is not None and self._paused:
             self._wire.resume()
@@ -83,8 +83,6 @@ class TerminalAttachment:
         """Close the socket of a client that may no longer watch."""
         if self._wire is not None:
             self._wire.close(DONE, reason)
-
-    # --- inside
 
     def _send(self, frames: bytes) -> None:
         if self._wire is not None:
@@ -146,7 +144,7 @@ class SocketAttachment(TerminalAttachment):
 
     _encoder: api.TerminalCodec
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes, text: bool) -> None:
         try:
             self.on_input(self._encoder.read(data))
         except FairleadError as error:

@@ -12,7 +12,8 @@ import msgspec
 
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning
-from fairlead.system.clock import Clock, Timer, within
+from fairlead.model.formats.bounded_tables import keep_newest
+from fairlead.system.clock import Clock, Timer, ends_within
 from fairlead.system.pipes import PipeClosed
 from fairlead.system.process import StopTimeouts
 from fairlead.system.pty import PtyChild
@@ -47,7 +48,6 @@ MOST: Final = Size(500, 200)
 
 
 def fit(size: Size) -> Size:
-    """The nearest size that a terminal may have."""
     return Size(max(LEAST.columns, min(size.columns, MOST.columns)), max(LEAST.rows, min(size.rows, MOST.rows)))
 
 
@@ -185,20 +185,18 @@ class PtySession:
         # A process that hangs in the kernel survives even SIGKILL: do not wait for it.
         return Exit() if self._child.running else await self.wait()
 
-    # --- inside
-
     async def _run(self) -> None:
         try:
             await self._child.read(self._take)
         except Exception:
             log.exception("reading a terminal's output failed", extra={"terminal": self.name, "pid": self.pid})
             await self._child.end(self._patience)
-        status = await self._child.wait()
+        ended = await self._child.wait()
         if self._recording is not None:
             await self._recording.close()
         self._found(self._finder.flush())
-        self.exit = Exit(code=status.code, signal=status.signal)
-        log.info("terminal ended", extra={"terminal": self.name, "pid": self.pid, "code": status.code})
+        self.exit = ended
+        log.info("terminal ended", extra={"terminal": self.name, "pid": self.pid, "code": ended.code})
         self._wake()
 
     def _touch(self) -> None:
@@ -222,9 +220,7 @@ class PtySession:
         while self._watchers and not self._stopping and all(watcher.lags for watcher in self._watchers):
             self._wake()
             self._eased.clear()
-            try:
-                await within(self._clock, LAG_SECONDS, self._eased.wait())
-            except TimeoutError:
+            if not await ends_within(self._clock, LAG_SECONDS, self._eased.wait()):
                 for watcher in self._watchers:
                     watcher.given_up = True
 
@@ -244,10 +240,7 @@ class PtySession:
 
     def _found(self, urls: list[FoundUrl]) -> None:
         for one in urls:
-            self._urls.pop(one.url, None)
-            self._urls[one.url] = one.open and not self._watchers
-            if len(self._urls) > MOST_URLS:
-                del self._urls[next(iter(self._urls))]
+            keep_newest(self._urls, one.url, one.open and not self._watchers, MOST_URLS)
         for watcher in self._watchers if urls else ():
             watcher.add_urls(urls)
 

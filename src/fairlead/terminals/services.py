@@ -1,22 +1,12 @@
 """The services of this room."""
 
-from collections.abc import Mapping
 from typing import Final
-
-import msgspec
 
 from fairlead.system.services import Service, ServiceContext, ServiceFactory
 from fairlead.terminals.attachment import TerminalActions
-from fairlead.terminals.launcher.programs import Provider
 from fairlead.terminals.launcher.service import ProgramLauncher
 from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.shells import ShellSettings, UserShells
-
-
-class LauncherSettings(msgspec.Struct, frozen=True):
-    """`providers`: the programs that a client may start on a terminal, by name."""
-
-    providers: Mapping[str, Provider]
 
 
 def attachments(context: ServiceContext) -> Service:
@@ -33,7 +23,6 @@ def launcher(context: ServiceContext) -> Service:
     made = ProgramLauncher(
         context.get(TerminalRegistry),
         context.get(UserShells),
-        context.get(LauncherSettings).providers,
         context.gateway,
         context.store.documents,
         context.clock,

@@ -3,10 +3,10 @@ scratch, is shared by all sockets of its user, and is stopped when it has been i
 """
 
 import asyncio
-import contextlib
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
@@ -16,10 +16,11 @@ from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.web.requests import ServiceHandlers
-from fairlead.system.clock import Clock, within
+from fairlead.system.clock import Clock, ends_within
 from fairlead.system.tasks import TaskSet
 from fairlead.terminals.api import EndShell, JoinShell, ListShells, Program, ShareShell, ShellView, Size
 from fairlead.terminals.attachment import SocketAttachment
+from fairlead.terminals.launcher.programs import Provider
 from fairlead.terminals.pty_session import PtySession
 from fairlead.terminals.registry import TerminalRegistry
 
@@ -38,12 +39,14 @@ _INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "S
 
 
 class ShellSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`recordings` is the folder for recordings; if empty, nothing is recorded."""
+    """`recordings` is the folder for recordings; if empty, nothing is recorded. `providers`: the programs, besides the
+    shell, that a client may start on a terminal, by name."""
 
     program: str
     env: Mapping[str, str]
     idle_s: float = 30 * 60.0
     recordings: str = ""
+    providers: Mapping[str, Provider] = {}
 
 
 def shell_environment(host: Mapping[str, str]) -> dict[str, str]:
@@ -54,22 +57,20 @@ def shell_environment(host: Mapping[str, str]) -> dict[str, str]:
     return chosen | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 
+@dataclass(eq=False, repr=False)
 class UserShells:
-    """Handlers of the service calls about shells; starts and stops users' programs. `folder` resolves a folder inside
+    """Handlers of the service calls about shells; starts and stops users' programs. `_folder` resolves a folder inside
     the roots, or raises."""
 
-    def __init__(
-        self, terminals: TerminalRegistry, clock: Clock, settings: ShellSettings, folder: Callable[[str], str]
-    ) -> None:
-        self._terminals = terminals
-        self._clock = clock
-        self.settings = settings
-        self._folder = folder
-        self._numbers = count(1)
-        self._starting: dict[str, asyncio.Task[PtySession]] = {}
-        self._tasks = TaskSet()
-        self._shared: set[str] = set()
-        self._watchers: dict[str, set[SocketAttachment]] = {}
+    _terminals: TerminalRegistry
+    _clock: Clock
+    settings: ShellSettings
+    _folder: Callable[[str], str]
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    _starting: dict[str, asyncio.Task[PtySession]] = field(default_factory=dict)
+    _tasks: TaskSet = field(default_factory=TaskSet)
+    _shared: set[str] = field(default_factory=set)
+    _watchers: dict[str, set[SocketAttachment]] = field(default_factory=dict)
 
     def handlers(self) -> ServiceHandlers:
         return {JoinShell: self.join, ListShells: self.list, ShareShell: self.share, EndShell: self.end}
@@ -123,7 +124,7 @@ class UserShells:
             raise NotFound("terminal", action.name)
         if terminal is None:
             begun = name not in self._starting
-            terminal = await self.start(name, lambda: self._program(who.user, action), by_use=True)
+            terminal = await self.start(name, lambda: self.program(who.user, action.name, action.folder), by_use=True)
         log.info("shell joined", extra={"terminal": name, "who": who.name, "credential": who.credential})
         return SocketAttachment(
             terminal,
@@ -149,12 +150,17 @@ class UserShells:
             task = self._starting[name] = self._tasks.spawn(self._start(name, program(), by_use), awaited=True)
         return await asyncio.shield(task)
 
-    def recording(self, user: str, name: str) -> str:
-        """The recording file for a terminal of this user; empty if recording is off."""
-        if not self.settings.recordings:
-            return ""
-        owner = _NO_FILE_NAME.sub("_", user)
-        return f"{self.settings.recordings}/{self._clock.now_ms()}-{owner}-{name}.cast"
+    def program(
+        self, user: str, name: str, folder: str, size: Size = SIZE, argv: Sequence[str] | None = None
+    ) -> Program:
+        """A program of this user, by default the shell. Its recording has `name` in its file name."""
+        settings, recording = self.settings, ""
+        if settings.recordings:
+            owner = _NO_FILE_NAME.sub("_", user)
+            recording = f"{settings.recordings}/{self._clock.now_ms()}-{owner}-{name}.cast"
+        argv = (settings.program,) if argv is None else argv
+        cwd = self._folder(folder)
+        return Program(argv=argv, env=settings.env, cwd=cwd, size=size, shell=True, recording=recording)
 
     def _watch(self, who: Identity, action: JoinShell) -> SocketAttachment:
         """Watch another user's shell, read-only, if it is shared. Raises NotFound."""
@@ -179,8 +185,6 @@ class UserShells:
         """Stop the idle timers; the registry stops the programs."""
         await self._tasks.close()
 
-    # --- inside
-
     async def _start(self, name: str, program: Program, by_use: bool) -> PtySession:
         try:
             terminal = await self._terminals.open(name, program)
@@ -188,17 +192,6 @@ class UserShells:
             del self._starting[name]
         self._tasks.spawn(self._watch_idle(terminal, by_use))
         return terminal
-
-    def _program(self, user: str, action: JoinShell) -> Program:
-        settings = self.settings
-        return Program(
-            argv=(settings.program,),
-            env=settings.env,
-            cwd=self._folder(action.folder),
-            size=SIZE,
-            shell=True,
-            recording=self.recording(user, action.name),
-        )
 
     async def _watch_idle(self, terminal: PtySession, by_use: bool) -> None:
         try:
@@ -225,8 +218,7 @@ class UserShells:
                 warned = since
                 terminal.print_notice((WARNING if by_use else LEFT_WARNING).format(round(ahead)))
             rest = idle - quiet if warned == since else idle - ahead - quiet
-            with contextlib.suppress(TimeoutError):
-                await within(self._clock, rest, terminal.wait())
+            await ends_within(self._clock, rest, terminal.wait())
 
 
 def _own(user: str) -> str:

@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import shutil
-import stat
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from typing import BinaryIO, Final
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotAllowed, NotFound, Stale, TooMany, Unavailable
 from fairlead.model.web.requests import Response, ServiceHandlers
+from fairlead.system.regular_files import open_regular
 from fairlead.uploads import api
 from fairlead.uploads.image_type import image_type
 
@@ -222,11 +222,7 @@ def _taken(uploads: list[api.Upload]) -> Iterator[api.ClaimedUpload]:
 def _whole(path: Path) -> bytes | None:
     """The content of a file; None if it is missing, a link, or not a regular file."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open_regular(path) as file:
+            return file.read(api.FILE_BYTES)
     except OSError:
         return None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        return None
-    with os.fdopen(handle, "rb") as file:
-        return file.read(api.FILE_BYTES)

@@ -1,6 +1,6 @@
 """Wiring of the concrete classes: settings in, a running gateway out."""
 
 from fairlead.wiring.gateway import RunningGateway, running
-from fairlead.wiring.info import DoorInfo, GatewayInfo
+from fairlead.wiring.info import GatewayInfo
 
-__all__ = ["DoorInfo", "GatewayInfo", "RunningGateway", "running"]
+__all__ = ["GatewayInfo", "RunningGateway", "running"]

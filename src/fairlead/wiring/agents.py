@@ -10,7 +10,7 @@ from fairlead.agents.claude import trust
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
 from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default_homes, settings_files
 from fairlead.agents.demo.kind import DemoKind
-from fairlead.agents.links.api import DialInTokens
+from fairlead.agents.links import DialInTokens
 from fairlead.config import Config, default_file
 from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.errors import BadRequest

@@ -79,7 +79,6 @@ class Core:
         self.read_state = ReadState(
             store.documents, self.changes.notify, lambda session: self.registry.watching(session)
         )
-        self.data = Path(config.data)
         self.dependencies = CoreDependencies(
             store=store,
             clock=clock,

@@ -38,7 +38,7 @@ from fairlead.uploads.service import Uploads
 from fairlead.wiring import agents, settings
 from fairlead.wiring.agents import ChosenSandbox
 from fairlead.wiring.core import Core
-from fairlead.wiring.info import DoorInfo, GatewayInfo, write_server_file
+from fairlead.wiring.info import GatewayInfo, write_server_file
 from fairlead.wiring.network import Network, open_network
 from fairlead.wiring.services import JoinedServices, service_context
 
@@ -118,7 +118,7 @@ class RunningGateway:
             }
         )
         for kind in kinds.values():
-            handlers.update(kind.performers())
+            handlers.update(kind.handlers())
         parts = AppConfig(
             protocols=protocols,
             inbound=[*filter(None, (kind.protocol() for kind in kinds.values())), webui.protocol()],
@@ -146,10 +146,7 @@ class RunningGateway:
             agent=agent,
             version=version("fairlead"),
             exposed=sandbox.exposed,
-            doors=tuple(
-                DoorInfo(name=door.name, url=door.url, static=str(door.static or ""), basic=door.login == "basic")
-                for door in network.doors
-            ),
+            doors=tuple(network.doors),
         )
 
     async def _choose_sandbox(self) -> ChosenSandbox:

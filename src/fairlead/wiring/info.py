@@ -9,20 +9,11 @@ from typing import Any
 import msgspec
 
 from fairlead.model.agents import AgentInfo
+from fairlead.server.doors import OpenDoor
 from fairlead.system.private_files import write_private
 
 SERVER_FILE = "server.json"
 """File in the data folder while a gateway runs: the other commands find its address there."""
-
-
-class DoorInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The address of an extra port. `static`: the folder whose files it serves, if any; `basic`: browsers sign in by
-    HTTP Basic."""
-
-    name: str
-    url: str
-    static: str = ""
-    basic: bool = False
 
 
 class GatewayInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +27,7 @@ class GatewayInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     exposed: str = ""
     """What an agent can reach without a sandbox; empty if there is one."""
-    doors: tuple[DoorInfo, ...] = ()
+    doors: tuple[OpenDoor, ...] = ()
 
 
 def write_server_file(data: Path, url: str) -> Callable[[], Any]:

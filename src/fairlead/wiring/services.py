@@ -9,7 +9,6 @@ from fairlead.model.web.requests import ServiceCall, ServiceHandler
 from fairlead.server.discovery import discover_services
 from fairlead.sessions.folders.workspace import WorkspaceReader
 from fairlead.system.services import ServiceContext
-from fairlead.terminals.services import LauncherSettings
 from fairlead.wiring import agents, settings
 from fairlead.wiring.core import Core
 
@@ -44,8 +43,6 @@ def service_context(config: Config, env: Mapping[str, str], core: Core, parts: S
         store=core.dependencies.store,
         clock=core.dependencies.clock,
         gateway=core.gateway,
-        data=core.data,
-        roots=core.policy.roots,
         resolve_folder=core.gateway.resolve_folder,
     )
     own_files, own_settings = agents.agent_files(config, env)
@@ -62,7 +59,6 @@ def service_context(config: Config, env: Mapping[str, str], core: Core, parts: S
         core.trusted_folders,
         WorkspaceReader(core.policy.roots, core.gateway.resolve_folder, closed, own_settings),
         settings.shell_settings(config, env),
-        LauncherSettings(settings.providers(config)),
     ):
         context.add(part)
     return context

@@ -109,6 +109,7 @@ def shell_settings(config: Config, env: Mapping[str, str]) -> ShellSettings:
         env=shell_environment(env),
         idle_s=config.terminal_idle_minutes * 60,
         recordings=str(Path(config.data) / "recordings") if config.record_terminals else "",
+        providers=providers(config),
     )
 
 

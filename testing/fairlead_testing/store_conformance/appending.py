@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from fairlead.model.errors import Conflict, NotFound
-from fairlead.model.store import Batch, Checkpoint, NewEntry, Page, StoredReply, Summary
+from fairlead.model.store import Batch, Checkpoint, Entry, Page, StoredReply, Summary
 from fairlead_testing.store_conformance.helping import (
     Stores,
     assert_chained,
@@ -44,11 +44,11 @@ class Appending:
         store, session = await make_store(), new_session()
         lease, log_id, head = await store.claim(session)
         written = (
-            NewEntry(1, 5, "text", b'{"type":"text","text":"caf\xc3\xa9"}', "agent", b'{"a":1}'),
-            NewEntry(2, 6, "record", b"{}", "transcript", b"\xff\xfe\x00 not UTF-8"),
-            NewEntry(7, 6, "record", b"{}", "gateway", b""),
-            NewEntry(9, 2, "turn.ended", b"{}"),
-            NewEntry(10, 0, "record", b'{"nul":"\\u0000"}', "agent", b"a\x00b"),
+            Entry(1, 0, 5, "text", b'{"type":"text","text":"caf\xc3\xa9"}', "agent", b'{"a":1}'),
+            Entry(2, 0, 6, "record", b"{}", "transcript", b"\xff\xfe\x00 not UTF-8"),
+            Entry(7, 0, 6, "record", b"{}", "gateway", b""),
+            Entry(9, 0, 2, "turn.ended", b"{}"),
+            Entry(10, 0, 0, "record", b'{"nul":"\\u0000"}', "agent", b"a\x00b"),
         )
         assert await store.append(lease, Batch(entries=written), head) == 10
         page = await store.read(session, 0, 100)

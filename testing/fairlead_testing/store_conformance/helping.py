@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Batch, Entry, NewEntry, Page, Store
+from fairlead.model.store import Batch, Entry, Page, Store
 
 T = TypeVar("T")
 E = TypeVar("E", bound=FairleadError)
@@ -33,11 +33,11 @@ def new_session() -> SessionId:
     return SessionId(str(uuid.uuid4()))
 
 
-def entry(seq: int, text: str = "", kind: str = "text", raw: bytes | None = None) -> NewEntry:
+def entry(seq: int, text: str = "", kind: str = "text", raw: bytes | None = None) -> Entry:
     """An entry whose event has this `text`."""
     words = (text or f"entry {seq}").encode()
-    return NewEntry(
-        seq, 1_700_000_000_000 + seq, kind, b'{"type":"%s","text":"%s"}' % (kind.encode(), words), "agent", raw
+    return Entry(
+        seq, 0, 1_700_000_000_000 + seq, kind, b'{"type":"%s","text":"%s"}' % (kind.encode(), words), "agent", raw
     )
 
 
@@ -75,7 +75,7 @@ def seqs(entries: Sequence[Entry] | Page) -> list[int]:
     return [entry.seq for entry in (entries.entries if isinstance(entries, Page) else entries)]
 
 
-def assert_stored(entries: Sequence[Entry], written: Sequence[NewEntry]) -> None:
+def assert_stored(entries: Sequence[Entry], written: Sequence[Entry]) -> None:
     """Assert that every field is as it was written; the store sets `prev`."""
     assert [(e.seq, e.at, e.kind, e.event, e.origin, e.raw) for e in entries] == [
         (e.seq, e.at, e.kind, e.event, e.origin, e.raw) for e in written

@@ -12,8 +12,8 @@ from fairlead.model.store import (
     TRANSCRIPT,
     Batch,
     Checkpoint,
+    Entry,
     ForkPoint,
-    NewEntry,
     SessionFilter,
     Store,
     StoredReply,
@@ -159,9 +159,9 @@ class Listing:
             lease,
             Batch(
                 entries=(
-                    NewEntry(head + 1, 10, "user.message", prompt),
-                    NewEntry(head + 2, 11, "text", answer),
-                    NewEntry(head + 3, 12, "text.delta", b'{"type":"text.delta","text":"widget"}'),
+                    Entry(head + 1, 0, 10, "user.message", prompt),
+                    Entry(head + 2, 0, 11, "text", answer),
+                    Entry(head + 3, 0, 12, "text.delta", b'{"type":"text.delta","text":"widget"}'),
                 )
             ),
             head,

@@ -44,6 +44,14 @@ def test_text_and_dialogs_of_a_screen_are_read(version: str) -> None:
     assert any("touch x.txt" in line for line in seen("permission").lines) or version == "2.1.325"
 
 
+def test_an_answer_that_looks_like_an_activity_without_motion_is_one_only_while_the_cli_does_not_rest() -> None:
+    for answer in ("● Done…", "● I waited… (10s in all)"):
+        assert read(screen(answer, "", RULE, "❯ ", RULE, "  ? for shortcuts")).state == "prompt"
+        assert read(screen(answer, "", RULE, "❯ ", RULE, "  paste again to expand")).state == "working"
+    for answer in ("● An answer that trails off…", "● Done… (or not)", "  ● Done…"):
+        assert read(screen(answer, "", RULE, "❯ ", RULE, "  paste again to expand")).state == "prompt"
+
+
 RULE = "─" * 60
 FORGED = [RULE, "❯ esc to interrupt", "❯ 1. Yes", "Enter to confirm", "✻ Thinking… (3s)", "Do you trust the files", ""]
 

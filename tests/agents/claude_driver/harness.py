@@ -114,7 +114,7 @@ def can_use(request_id: str, tool: str = "Bash", tool_input: Any = None, call: s
 
 
 class MemorySink:
-    """Implements `model.agents.AgentSink` and `ChildRecorder`; `story` lists all calls in order."""
+    """Implements `model.agents.AgentSink`; `story` lists all calls in order."""
 
     def __init__(self) -> None:
         self.story: list[tuple[str, Any]] = []

@@ -62,7 +62,7 @@ async def open_hook_harness(
             protocols=(),
             inbound=(ClientProtocol(name="claude", routes=server.routes()),),
             gateway=FakeGateway(),
-            handlers=server.performers(),
+            handlers=server.handlers(),
             credentials=credentials,
             allowed_origins=allowed_origins(chosen, sockets),
             clock=system,

@@ -23,13 +23,7 @@ from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.framing import RECORD_LIMIT
 from fairlead.model.agents import Decision, Exit, Launch, PermissionRequest, Record, ToolCheck
 from fairlead.model.commands import Settings
-from fairlead.model.errors import (
-    AgentNotRunning,
-    AgentRefused,
-    AgentTimeout,
-    BadMode,
-    BadRequest,
-)
+from fairlead.model.errors import AgentNotRunning, AgentRefused, AgentTimeout, BadMode, BadRequest, HistoryMissing
 from fairlead.model.ids import RequestId, is_uuid
 from fairlead.model.policy import Behavior, Verdict
 from patience import settled
@@ -392,7 +386,7 @@ async def test_a_failed_start_reports_the_errors_of_the_agent() -> None:
     await settled()
     harness.link.says({"type": "result", "subtype": "error_during_execution", "errors": ["No conversation found: x"]})
     harness.link.die(Exit(code=1))
-    with pytest.raises(AgentNotRunning, match=r"\(code 1\): No conversation found: x"):
+    with pytest.raises(HistoryMissing, match=r"\(code 1\): No conversation found: x"):
         await starting
     assert harness.sink.all("exited") == [Exit(code=1)]
 

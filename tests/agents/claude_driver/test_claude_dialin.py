@@ -13,11 +13,13 @@ from agents.links.fake_socket import Agent
 from fairlead.agents.claude.dialin.link import (
     HYBRID_SECONDS,
     KEEP_ALIVE_SECONDS,
+    REMEMBERED,
     SETTLING_SECONDS,
     ClaudeDialIn,
-    Deduplicator,
+    message_name,
 )
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.interpreter.state import SeenSet
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
 from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.markers import ConnectionMarker, encode_marker
@@ -145,12 +147,17 @@ async def test_a_repeated_request_is_emitted_once_and_its_withdrawal_is_handled(
     await harness.end()
 
 
-def test_the_deduplicator_remembers_more_than_the_cli_keeps_but_is_bounded() -> None:
-    sieve = Deduplicator()
-    assert all(sieve.is_new(f"u{number}") for number in range(10_000))
-    assert not any(sieve.is_new(f"u{number}") for number in range(9_000, 10_000))
-    assert sieve.is_new("u0")
-    assert [sieve.name(line) for line in (b"{", b"[]", b'{"type":"keep_alive"}', b'{"uuid":5}', b"\xff")] == [""] * 5
+def test_more_messages_are_remembered_than_the_cli_keeps_but_not_all() -> None:
+    seen = SeenSet()
+    for number in range(10_000):
+        seen.add(f"u{number}", REMEMBERED)
+    assert all(f"u{number}" in seen for number in range(9_000, 10_000))
+    assert "u0" not in seen
+
+
+def test_a_message_without_an_id_has_no_name() -> None:
+    lines = (b"{", b"[]", b'{"type":"keep_alive"}', b'{"uuid":5}', b"\xff")
+    assert [message_name(line) for line in lines] == [""] * 5
 
 
 @pytest.mark.rules("S004-054")

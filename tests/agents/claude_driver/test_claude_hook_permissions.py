@@ -8,7 +8,7 @@ import pytest
 
 from agents.claude_driver.harness import NEW, OLD, MemorySink
 from agents.claude_driver.hook_harness import decided, tool_use
-from fairlead.agents.claude.stdio.tool_hooks import HookPermissions
+from fairlead.agents.claude.stdio.tool_hooks import HookPermissions, parse_call
 from fairlead.model.agents import Decision, PermissionRequest, ToolCheck
 from fairlead.model.errors import Stale
 from fairlead.model.ids import CallId, RequestId
@@ -25,6 +25,12 @@ def permits(sink: MemorySink, version: tuple[int, int, int] = NEW) -> HookPermis
     return HookPermissions(sink, sink.records, version)
 
 
+def call(*names: str, **given: Any) -> ToolCheck:
+    check = parse_call(tool_use(*names, **given))
+    assert isinstance(check, ToolCheck)
+    return check
+
+
 def written(answer: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(answer))
 
@@ -39,7 +45,7 @@ async def asked(sink: MemorySink, count: int = 1) -> PermissionRequest:
 @pytest.mark.parametrize("behavior", [Behavior.ALLOW, Behavior.DENY])
 async def test_the_verdict_of_the_policy_is_the_answer(sink: MemorySink, behavior: Behavior) -> None:
     sink.verdict = Verdict(behavior, "because")
-    answer = await permits(sink).pre_tool_use(tool_use("toolu_1", "Write", file_path="/w/a"))
+    answer = await permits(sink).pre_tool_use(call("toolu_1", "Write", file_path="/w/a"))
     assert decided(written(answer)) == (behavior.value, "because")
     assert sink.story == [("check", ToolCheck(CallId("toolu_1"), "Write", {"file_path": "/w/a"}, "default", "/w"))]
 
@@ -48,26 +54,25 @@ async def test_the_verdict_of_the_policy_is_the_answer(sink: MemorySink, behavio
 async def test_the_oldest_version_gets_an_allow_only_from_a_rule(sink: MemorySink, by: VerdictBy, answer: Any) -> None:
     """In that version an allow overrides the user's own deny rules."""
     sink.verdict = Verdict(Behavior.ALLOW, "fine", by=by)
-    given = written(await permits(sink, OLD).pre_tool_use(tool_use()))
+    given = written(await permits(sink, OLD).pre_tool_use(call()))
     assert (decided(given)[0] if given else given) == answer
 
 
 async def test_a_policy_that_fails_denies(sink: MemorySink, caplog: pytest.LogCaptureFixture) -> None:
     sink.verdict = RuntimeError("broken")
-    assert decided(written(await permits(sink).pre_tool_use(tool_use())))[0] == "deny"
+    assert decided(written(await permits(sink).pre_tool_use(call())))[0] == "deny"
     assert "the policy failed" in caplog.text
 
 
 @pytest.mark.parametrize("given", [{}, {"tool_name": 7, "tool_input": {}}, {"tool_name": "Bash", "tool_input": "ls"}])
-async def test_a_call_that_is_not_understood_is_denied(sink: MemorySink, given: Any) -> None:
-    decision, reason = decided(written(await permits(sink).pre_tool_use(given)))
+def test_a_call_that_is_not_understood_is_denied(given: Any) -> None:
+    decision, reason = decided(written(parse_call(given)))
     assert decision == "deny" and "did not understand" in reason
-    assert sink.story == []
 
 
 async def test_the_hook_is_held_until_a_person_decides_and_the_request_is_recorded(sink: MemorySink) -> None:
     held = permits(sink)
-    hook = asyncio.create_task(held.pre_tool_use(tool_use("toolu_9", command="touch x")))
+    hook = asyncio.create_task(held.pre_tool_use(call("toolu_9", command="touch x")))
     ask = await asked(sink)
     assert ask == PermissionRequest(ask.request, CallId("toolu_9"), "Bash", {"command": "touch x"})
     record = msgspec.json.decode(sink.raws[0])
@@ -95,7 +100,7 @@ async def test_a_denial_carries_the_message_of_the_person_and_may_end_the_run(
     sink: MemorySink, interrupt: bool
 ) -> None:
     held = permits(sink)
-    hook = asyncio.create_task(held.pre_tool_use(tool_use()))
+    hook = asyncio.create_task(held.pre_tool_use(call()))
     await held.answer((await asked(sink)).request, Decision("deny", "not today", interrupt=interrupt))
     answer = written(await hook)
     assert decided(answer) == ("deny", "not today")
@@ -104,7 +109,7 @@ async def test_a_denial_carries_the_message_of_the_person_and_may_end_the_run(
 
 async def test_a_question_is_answered_once(sink: MemorySink) -> None:
     held = permits(sink)
-    hook = asyncio.create_task(held.pre_tool_use(tool_use()))
+    hook = asyncio.create_task(held.pre_tool_use(call()))
     request = (await asked(sink)).request
     await held.answer(request, Decision("deny"))
     for name in (request, RequestId("never-asked")):
@@ -117,9 +122,9 @@ async def test_a_question_is_answered_once(sink: MemorySink) -> None:
 
 async def test_two_requests_are_answered_separately(sink: MemorySink) -> None:
     held = permits(sink)
-    first = asyncio.create_task(held.pre_tool_use(tool_use("toolu_1")))
+    first = asyncio.create_task(held.pre_tool_use(call("toolu_1")))
     one = await asked(sink)
-    second = asyncio.create_task(held.pre_tool_use(tool_use("toolu_2")))
+    second = asyncio.create_task(held.pre_tool_use(call("toolu_2")))
     two = await asked(sink, 2)
     await held.answer(two.request, Decision("deny", "second"))
     await held.answer(one.request, Decision("deny", "first"))
@@ -128,7 +133,7 @@ async def test_two_requests_are_answered_separately(sink: MemorySink) -> None:
 
 async def test_a_cancelled_hook_withdraws_its_request(sink: MemorySink) -> None:
     held = permits(sink)
-    hook = asyncio.create_task(held.pre_tool_use(tool_use()))
+    hook = asyncio.create_task(held.pre_tool_use(call()))
     request = (await asked(sink)).request
     hook.cancel()
     await asyncio.wait({hook})
@@ -141,7 +146,7 @@ async def test_a_cancelled_hook_withdraws_its_request(sink: MemorySink) -> None:
 async def test_a_request_is_stored_completely_before_it_is_withdrawn(sink: MemorySink) -> None:
     sink.gate = asyncio.Event()
     held = permits(sink)
-    hook = asyncio.create_task(held.pre_tool_use(tool_use()))
+    hook = asyncio.create_task(held.pre_tool_use(call()))
     await sink.until(lambda: sink.raws)
     hook.cancel()
     await settled()
@@ -162,5 +167,5 @@ async def test_a_permission_request_that_the_sink_rejects_raises(
 
     monkeypatch.setattr(sink, "permission_requested", broken)
     with pytest.raises(OSError, match="disk"):
-        await permits(sink).pre_tool_use(tool_use())
+        await permits(sink).pre_tool_use(call())
     assert "a hook of the agent failed" in caplog.text

@@ -15,7 +15,7 @@ import pytest
 from agents.claude_driver.hook_harness import SESSION, HookHarness, decided, open_hook_harness, tool_use
 from fairlead.agents.claude.stdio.tool_hooks import deny
 from fairlead.agents.claude.tui import hook_server
-from fairlead.agents.claude.tui.hook_server import EVENTS, HookEndpoint, HookServer, command, settings_json
+from fairlead.agents.claude.tui.hook_server import EVENTS, HookEndpoint, HookServer, command
 from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.config import load
 from fairlead.model.errors import NotFound
@@ -23,6 +23,7 @@ from fairlead.model.ids import SessionId
 from fairlead.system.clock import SystemClock
 from fairlead.wiring.agents import agent_kinds
 from fairlead_testing.clock import ManualClock
+from local_http import local_client
 from patience import settled
 
 TLS = Path(__file__).parents[2] / "server" / "tls"
@@ -106,11 +107,12 @@ def test_the_settings_register_a_hook_for_each_handler_and_hold_no_secret(
     assert own["hooks"][0]["timeout"] <= 2_147_483, "one more second is no wait at all"
 
 
-def test_a_project_can_neither_name_another_gateway_nor_turn_hooks_off() -> None:
+def test_a_project_can_neither_name_another_gateway_nor_turn_hooks_off(endpoint: HookEndpoint) -> None:
     """Command-line settings take precedence over the project's (verified with the real CLI in tests/e2e)."""
-    settings = json.loads(settings_json("http://127.0.0.1:1/v1/hooks/s", ["pre-tool-use"]))
+    settings = json.loads(endpoint.settings())
     assert settings["disableAllHooks"] is False
-    assert settings["env"] == {"FAIRLEAD_HOOK_URL": "http://127.0.0.1:1/v1/hooks/s", "FAIRLEAD_HOOK_CERT": ""}
+    url = f"http://127.0.0.1:7433/v1/hooks/{SESSION}"
+    assert settings["env"] == {"FAIRLEAD_HOOK_URL": url, "FAIRLEAD_HOOK_CERT": ""}
 
 
 @pytest.mark.parametrize("event", EVENTS)
@@ -289,7 +291,7 @@ async def test_the_end_of_an_agent_leaves_the_next_one_alone(
 
 def client(harness: HookHarness, endpoint: HookEndpoint) -> httpx2.AsyncClient:
     headers = {"authorization": f"Bearer {endpoint.variables['FAIRLEAD_HOOK_TOKEN']}"}
-    return httpx2.AsyncClient(base_url=f"{harness.url}/v1/hooks", headers=headers, trust_env=False, timeout=60)
+    return local_client(base_url=f"{harness.url}/v1/hooks", headers=headers)
 
 
 async def test_requests_that_are_not_hooks_are_rejected(held: HeldHandler) -> None:

@@ -20,7 +20,7 @@ from fairlead.agents.demo.kind import DemoKind
 from fairlead.model.agents import AgentKind, Decision, Launch, ProcessInfo, Record
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock
-from fairlead.model.errors import AgentMissing, AgentNotRunning, BadMode, BadRequest
+from fairlead.model.errors import AgentMissing, AgentNotRunning, BadMode, BadRequest, HistoryMissing
 from fairlead.model.ids import MessageId, SessionId
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.system.clock import SystemClock
@@ -53,7 +53,7 @@ class KindHarness:
     async def launch(self, **more: Any) -> ClaudeAgent:
         settings = more.pop("settings", Settings())
         launch = Launch(session=more.pop("session", self.session), cwd=str(self.cwd), settings=settings, **more)
-        agent = await self.kind.launch(launch, self.sink, self.sink)
+        agent = await self.kind.launch(launch, self.sink)
         assert isinstance(agent, ClaudeAgent)
         return agent
 
@@ -177,7 +177,7 @@ async def test_a_process_killed_from_outside_is_reported_with_its_signal(harness
 
 
 async def test_resuming_a_conversation_without_a_transcript_starts_nothing(harness: KindHarness) -> None:
-    with pytest.raises(AgentNotRunning, match="No conversation found"):
+    with pytest.raises(HistoryMissing, match="No conversation found"):
         await harness.launch(resume=str(uuid.uuid4()))
     assert harness.sink.story == []
 
@@ -191,7 +191,7 @@ async def test_a_missing_conversation_is_reported_with_the_error_of_the_agent(ha
     (elsewhere / f"{conversation}.jsonl").write_text("{}\n")
     await harness.sink.until(lambda: harness.sink.all("exited"))
     harness.sink.story.clear()
-    with pytest.raises(AgentNotRunning, match="No conversation found"):
+    with pytest.raises(HistoryMissing, match="No conversation found"):
         await harness.launch(resume=conversation)
     assert [kind for kind, _ in harness.sink.story if kind != "record"] == ["started", "exited"]
 
@@ -316,7 +316,7 @@ async def test_a_missing_cli_is_reported_before_anything_starts(tmp_path: Path) 
     kind = ClaudeKind(ClaudeSettings(host={"PATH": str(tmp_path)}), SystemClock())
     sink = MemorySink()
     with pytest.raises(AgentMissing):
-        await kind.launch(Launch(session=new_session(), cwd="/", settings=Settings()), sink, sink)
+        await kind.launch(Launch(session=new_session(), cwd="/", settings=Settings()), sink)
     assert sink.story == []
 
 
@@ -362,7 +362,7 @@ async def test_an_agent_that_floods_the_gateway_is_slowed_not_buffered(tmp_path:
     host = {"PATH": os.environ["PATH"]}
     kind = ClaudeKind(ClaudeSettings(host=host, executable=str(program), home=str(tmp_path)), SystemClock())
     sink = SlowSink()
-    agent = await kind.launch(Launch(session=new_session(), cwd="/", settings=Settings()), sink, sink)
+    agent = await kind.launch(Launch(session=new_session(), cwd="/", settings=Settings()), sink)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     await agent.write(kind.prompt([TextBlock("go")], MessageId(str(uuid.uuid4())), ""))
     await sink.until(lambda: sink.all("exited"))

@@ -33,6 +33,14 @@ def test_an_empty_folder_has_nothing_to_show(project: Path) -> None:
     assert not (report.files or report.hooks or report.mcp_servers or report.environment or report.other)
 
 
+def test_a_hook_cannot_name_another_file_event_or_matcher(project: Path) -> None:
+    hook = {"command": "evil", "file": "README.md", "event": "Stop", "matcher": "Read"}
+    write(project / ".claude/settings.json", {"hooks": {"PreToolUse": [{"matcher": "*", "hooks": [hook]}]}})
+    (shown,) = describe(str(project), home(project)).hooks
+    true = {"file": ".claude/settings.json", "event": "PreToolUse", "matcher": "*"}
+    assert shown == {"command": "evil", **true}
+
+
 def test_everything_in_a_hostile_project_is_shown(project: Path) -> None:
     write(
         project / ".claude/settings.json",

@@ -14,6 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from e2e.gateway_harness import GatewayHarness, Line, open_gateway, settings
 from fairlead.wiring import running
+from local_http import local_client
 
 pytestmark = pytest.mark.process
 
@@ -164,7 +165,7 @@ async def test_a_repeated_post_takes_effect_once(harness: GatewayHarness) -> Non
     url = f"{harness.gateway.url}/v1/cli/session/{harness.session}/events"
     asked = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "rm x"}, "tool_use_id": "t1"}
     request = {"type": "control_request", "request_id": "r1", "request": asked}
-    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {cli.token}"}) as poster:
+    async with local_client(headers={"Authorization": f"Bearer {cli.token}"}) as poster:
         for events in ([init(harness.session), message("u-0", harness.session)], [request], [result(harness.session)]):
             for _ in range(3):
                 answer = await poster.post(url, content=json.dumps({"events": events}, indent=1))
@@ -203,7 +204,7 @@ async def test_the_token_is_valid_only_for_this_door_and_until_the_agent_ends(ha
         with pytest.raises(InvalidStatus) as refused:
             await connect(cli.url, additional_headers={"Authorization": wrong} if wrong else {})
         assert refused.value.response.status_code == (403 if harness.gateway.token in wrong else 401)
-    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {cli.token}"}) as thief:
+    async with local_client(headers={"Authorization": f"Bearer {cli.token}"}) as thief:
         assert (await thief.get(f"{harness.gateway.url}/v1/sessions")).status_code == 401
     await cli.come()
     await cli.start()

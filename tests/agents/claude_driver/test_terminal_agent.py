@@ -18,7 +18,7 @@ from fairlead.agents.claude.versions import Version
 from fairlead.agents.claude.wire.markers import TypedPrompt, encode_marker
 from fairlead.model.agents import Decision, Exit, Launch, Record
 from fairlead.model.commands import Settings
-from fairlead.model.errors import AgentNotRunning, AgentRefused, BadRequest, Conflict
+from fairlead.model.errors import AgentNotRunning, AgentRefused, BadRequest, Conflict, HistoryMissing
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.policy import Behavior, Verdict
 from fairlead_testing.clock import ManualClock
@@ -135,7 +135,7 @@ async def test_an_exit_before_the_prompt_box_reports_the_reason(harness: Termina
     await passing(harness.clock, lambda: harness.terminals.opened)
     harness.tui.draw(up=True, dialog=("No conversation found with session ID: x",))
     harness.tui.end(Exit(code=1))
-    with pytest.raises(AgentNotRunning, match="No conversation found"):
+    with pytest.raises(HistoryMissing, match="No conversation found"):
         await starting
     assert harness.sink.all("exited") == [Exit(code=1, stderr=harness.sink.all("exited")[0].stderr)]
     assert "No conversation found" in harness.sink.all("exited")[0].stderr

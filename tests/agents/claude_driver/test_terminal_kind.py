@@ -20,7 +20,7 @@ from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.model.agents import Agent, Exit, Launch, ProcessInfo
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock
-from fairlead.model.errors import AgentNotRunning, AgentRefused, BadId, BadRequest, Conflict
+from fairlead.model.errors import AgentNotRunning, AgentRefused, BadId, BadRequest, Conflict, HistoryMissing
 from fairlead.model.ids import MessageId
 from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
@@ -51,7 +51,7 @@ class TerminalHarness:
         self.launch = Launch(session=SESSION, cwd=str(folder), settings=Settings(link="terminal"))
 
     async def open(self) -> Agent:
-        opening = asyncio.create_task(self.kind.launch(self.launch, self.sink, self.sink))
+        opening = asyncio.create_task(self.kind.launch(self.launch, self.sink))
         async with asyncio.timeout(PATIENCE):
             while not self.terminals.opened and not opening.done():
                 await asyncio.sleep(0.01)  # the version of the program is being probed
@@ -108,9 +108,9 @@ def resuming(harness: TerminalHarness, **fields: Any) -> str:
 async def test_resuming_a_conversation_without_a_transcript_starts_nothing(harness: TerminalHarness) -> None:
     resuming(harness)
     await harness.kind.version()  # in real time, not in that of the manual clock
-    opening = asyncio.create_task(harness.kind.launch(harness.launch, harness.sink, harness.sink))
+    opening = asyncio.create_task(harness.kind.launch(harness.launch, harness.sink))
     await passing(harness.clock, opening.done)
-    with pytest.raises(AgentNotRunning, match="No conversation found"):
+    with pytest.raises(HistoryMissing, match="No conversation found"):
         opening.result()
     assert harness.sink.story == [] and harness.terminals.opened == []
 
@@ -142,7 +142,7 @@ async def test_a_cli_that_does_not_dial_in_is_reported_with_advice_for_its_versi
     (tmp_path / "claude").write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
     harness.launch = msgspec.structs.replace(harness.launch, settings=Settings(link="dial-in"))
     await harness.kind.version()
-    opening = asyncio.create_task(harness.kind.launch(harness.launch, harness.sink, harness.sink))
+    opening = asyncio.create_task(harness.kind.launch(harness.launch, harness.sink))
     await passing(harness.clock, opening.done)
     with pytest.raises(AgentNotRunning) as gone:
         opening.result()
@@ -167,4 +167,4 @@ async def test_a_process_that_cannot_be_recorded_does_not_run(harness: TerminalH
 async def test_without_terminals_the_launch_is_rejected_with_advice(harness: TerminalHarness) -> None:
     kind = ClaudeKind(harness.settings, harness.clock, Tokens())
     with pytest.raises(BadRequest, match="set the session's link to stdio"):
-        await kind.launch(harness.launch, harness.sink, harness.sink)
+        await kind.launch(harness.launch, harness.sink)

@@ -72,7 +72,8 @@ def test_a_missing_last_text_of_a_subagent_does_not_block_rows_forever() -> None
 
 
 def test_rows_outside_the_conversation_do_not_wait() -> None:
-    order = RowOrdering([row("known", None)])
+    order = RowOrdering()
+    order.note_delivered(row("known", None))
     free = [
         row("a", "never", "progress"),
         row("b", "never", isSidechain=True),
@@ -100,6 +101,31 @@ def path(tmp_path: Path) -> Path:
 def write(path: Path, *records: Record) -> None:
     with path.open("ab") as file:
         file.write(b"".join(record.raw + b"\n" for record in records))
+
+
+async def test_a_follower_that_is_cancelled_while_it_reads_loses_no_row(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at the end of a CLI: its last row is read while its exit is noticed."""
+    reading = Reading(path)
+    reader, was_read, go_on = reading.rows._reader, asyncio.Event(), asyncio.Event()
+    read = reader.read
+
+    async def read_slowly() -> Any:
+        page = await read()
+        was_read.set()
+        await go_on.wait()
+        return page
+
+    monkeypatch.setattr(reader, "read", read_slowly)
+    write(path, row("a", None))
+    following = asyncio.create_task(reading.rows.follow())
+    await was_read.wait()
+    following.cancel()
+    await asyncio.wait({following})
+    go_on.set()
+    await reading.rows.finish()
+    assert names(reading.delivered) == ["a"]
 
 
 async def test_an_answer_written_before_its_prompt_is_delivered_after_it(path: Path) -> None:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.claude_transcripts.transcript_files import Writer, line
-from fairlead.agents.claude.transcripts.repair import Fragment, RepairedRow, read_line, row_time
+from fairlead.agents.claude.transcripts.repair import Fragment, read_line, row_time
+from fairlead.model.agents import Record
 
 WRITE = Writer()
 FIRST = line(WRITE.prompt("first"))[:-1]
@@ -16,7 +17,7 @@ SUMMARY = json.dumps({"type": "summary", "summary": "s", "leafUuid": "l"}).encod
 
 
 def rows(data: bytes) -> list[bytes]:
-    return [part.raw for part in read_line(data).parts if isinstance(part, RepairedRow)]
+    return [part.raw for part in read_line(data).parts if isinstance(part, Record)]
 
 
 def fragments(data: bytes) -> list[bytes]:
@@ -27,7 +28,7 @@ def test_a_good_line_is_one_row_with_its_time() -> None:
     read = read_line(FIRST)
     assert (rows(FIRST), read.damage) == ([FIRST], ())
     row = json.loads(FIRST)
-    assert read.parts[0] == RepairedRow(FIRST, row_time(row["timestamp"]), row["uuid"])
+    assert read.parts[0] == Record(FIRST, "transcript", row_time(row["timestamp"]), row["uuid"])
 
 
 def test_blank_lines_are_ignored() -> None:

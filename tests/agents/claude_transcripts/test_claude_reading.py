@@ -5,11 +5,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from agents.claude_transcripts.transcript_files import OTHER, SESSION, Home, Row, Writer, line, lines
 from fairlead.agents.claude.transcripts.file_reader import last_rows
-from fairlead.agents.claude.transcripts.reader import SessionReader, decode_place
+from fairlead.agents.claude.transcripts.reader import ReaderOffset, SessionReader
 from fairlead.agents.claude.wire.framing import LineSplitter
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
@@ -147,7 +148,7 @@ async def test_subagents_of_subagents_are_found_below(home: Home) -> None:
     reader = SessionReader(ID, path)
     (rows,) = await everything(reader)
     assert words(list(rows.records)) == ["go", "deep"]
-    assert set(decode_place(rows.place).files) == {"", "team/one/agent-b2.jsonl"}
+    assert set(msgspec.msgpack.decode(rows.place, type=ReaderOffset).files) == {"", "team/one/agent-b2.jsonl"}
 
 
 async def test_subagent_files_next_to_the_session_are_found_by_their_content(home: Home) -> None:
@@ -252,7 +253,7 @@ async def test_a_line_above_the_limit_is_spilled_and_named(
 ) -> None:
     """The same as for a line of 100 MB, with smaller numbers."""
     monkeypatch.setattr(
-        "fairlead.agents.claude.transcripts.file_reader.LineSplitter",
+        "fairlead.agents.claude.transcripts.file_reader.framing.LineSplitter",
         lambda spill: LineSplitter(10_000, 1_000, spill=spill),
     )
     write = Writer()

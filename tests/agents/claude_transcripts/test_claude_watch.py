@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import errno
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,15 @@ from asyncinotify import Inotify
 from agents.claude_transcripts.transcript_files import OTHER, SESSION, Home, Writer, conversation, lines
 from fairlead.agents.claude.transcripts import watcher as watching
 from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents
-from fairlead.agents.claude.transcripts.watcher import TranscriptWatcher
+from fairlead.agents.claude.transcripts.watcher import watch
 from fairlead.model.ids import SessionId
-from fairlead.system.clock import SystemClock
+from fairlead.system.clock import Clock, SystemClock
 from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
+
+
+def changes_in(homes: list[Path], clock: Clock) -> AsyncGenerator[frozenset[SessionId], None]:
+    return watch(homes, clock, LegacySubagents(), lambda session, path: None)
 
 
 class ReportedChanges:
@@ -28,8 +32,8 @@ class ReportedChanges:
         self.sessions: set[SessionId] = set()
         self.news = asyncio.Event()
 
-    async def gather(self, watch: TranscriptWatcher, begun: asyncio.Event) -> None:
-        async for portion in watch.changes():
+    async def gather(self, changes: AsyncIterator[frozenset[SessionId]], begun: asyncio.Event) -> None:
+        async for portion in changes:
             begun.set()
             self.sessions |= portion
             self.news.set()
@@ -46,7 +50,7 @@ class ReportedChanges:
 @contextlib.asynccontextmanager
 async def watched(folder: Path) -> AsyncIterator[ReportedChanges]:
     reported, begun = ReportedChanges(), asyncio.Event()
-    task = asyncio.create_task(reported.gather(TranscriptWatcher([folder], SystemClock()), begun))
+    task = asyncio.create_task(reported.gather(changes_in([folder], SystemClock()), begun))
     try:
         await asyncio.wait_for(begun.wait(), PATIENCE)
         yield reported
@@ -182,7 +186,7 @@ async def test_without_inotify_watches_files_are_polled(tmp_path: Path, monkeypa
     home = Home(tmp_path)
     home.write(conversation())
     clock = ManualClock()
-    changes = TranscriptWatcher([home.folder], clock).changes()
+    changes = changes_in([home.folder], clock)
     assert await anext(changes) == frozenset()
     home.write([Writer().text("more")])
     home.subagent("a1", [], "toolu_a")
@@ -223,7 +227,7 @@ async def test_without_system_support_for_watches_files_are_polled(
     home = Home(tmp_path)
     home.write(conversation())
     clock = ManualClock()
-    changes = TranscriptWatcher([home.folder], clock).changes()
+    changes = changes_in([home.folder], clock)
     assert await anext(changes) == frozenset()
     home.write([Writer().text("more")])
     following = asyncio.ensure_future(anext(changes))
@@ -240,7 +244,7 @@ async def test_a_watch_that_fails_completely_raises(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(watching, "Inotify", refused)
     with pytest.raises(OSError, match="not allowed"):
-        await anext(TranscriptWatcher([tmp_path], SystemClock()).changes())
+        await anext(changes_in([tmp_path], SystemClock()))
 
 
 @pytest.mark.parametrize("problem", [errno.ENOSPC, errno.EACCES])
@@ -257,7 +261,7 @@ async def test_a_folder_that_cannot_be_watched(tmp_path: Path, monkeypatch: pyte
         return real(inotify, path, mask)
 
     monkeypatch.setattr(Inotify, "add_watch", add)
-    changes = TranscriptWatcher([home.folder], ManualClock() if problem == errno.ENOSPC else SystemClock()).changes()
+    changes = changes_in([home.folder], ManualClock() if problem == errno.ENOSPC else SystemClock())
     assert await anext(changes) == frozenset()
     if problem == errno.EACCES:
         home.write([Writer().text("more")])

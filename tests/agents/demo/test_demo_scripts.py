@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.agents.demo.conversation import read_conversation
 from fairlead.agents.demo.scripts import (
     ApiError,
     Block,
@@ -22,6 +21,7 @@ from fairlead.agents.demo.scripts import (
     catalogue,
     chunks,
     parse,
+    read_conversation,
     respond,
 )
 

@@ -55,14 +55,14 @@ class Agent:
         self._holder.attached(self.wire)
 
     def say(self, *lines: str) -> None:
-        self._holder.received("".join(f"{line}\n" for line in lines).encode())
+        self._holder.received("".join(f"{line}\n" for line in lines).encode(), True)
 
     def say_bytes(self, data: bytes) -> None:
-        self._holder.received(data)
+        self._holder.received(data, True)
 
     def drain(self) -> None:
         self.wire.waiting = 0
         self._holder.drained()
 
     def drop(self, code: int = 1006) -> None:
-        self._holder.detached(code)
+        self._holder.detached(code, "")

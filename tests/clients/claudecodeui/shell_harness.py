@@ -148,7 +148,8 @@ async def open_shell(
 ) -> AsyncIterator[ShellHarness]:
     chosen = clock or SystemClock()
     host = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(root)}
-    settings = ShellSettings(program=program, env=shell_environment(host | SECRETS) | {"PS1": "$ "})
+    env = shell_environment(host | SECRETS) | {"PS1": "$ "}
+    settings = ShellSettings(program=program, env=env, providers=providers)
     # A shell that is interrupted by its own hang-up may need longer on a busy machine; a kill follows anyway.
     terminals = TerminalRegistry(chosen, most, StopTimeouts(close=5, terminate=1))
 
@@ -162,7 +163,7 @@ async def open_shell(
 
     gateway = ShellGateway(terminals, root)
     shells = UserShells(terminals, chosen, settings, folder)
-    launcher = ProgramLauncher(terminals, shells, providers, gateway, gateway.documents, chosen, folder)
+    launcher = ProgramLauncher(terminals, shells, gateway, gateway.documents, chosen, folder)
     async with serving(performers=launcher.handlers()) as served:
         try:
             yield ShellHarness(served, gateway, terminals, launcher, root)

@@ -12,6 +12,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from fairlead.config import load
 from fairlead.wiring import GatewayInfo, running
+from local_http import local_client
 from patience import PATIENCE
 
 PASSWORD = "correct horse"
@@ -87,9 +88,9 @@ async def signed_gateway(folder: Path, **settings: Any) -> AsyncIterator[SignedG
     given.setdefault("door", {"claudecodeui": {"port": 0}})
     env = {"HOME": str(folder), "PATH": "/usr/bin:/bin"}
     async with running(load(env, given).config, env) as gateway:
-        door = httpx2.AsyncClient(base_url=gateway.doors[0].url, timeout=PATIENCE, trust_env=False)
+        door = local_client(base_url=gateway.doors[0].url)
         owner = {"authorization": f"Bearer {gateway.token}"}
-        main = httpx2.AsyncClient(base_url=gateway.url, headers=owner, timeout=PATIENCE, trust_env=False)
+        main = local_client(base_url=gateway.url, headers=owner)
         async with door as http, main as admin:
             made = SignedGateway(gateway, project, http, admin)
             known = [user["name"] for user in (await admin.get("/v1/users")).json()["users"]]

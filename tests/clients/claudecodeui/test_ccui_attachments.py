@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.clients.claudecodeui.chat.attachments import fields, message_blocks, named_uploads, split_message
-from fairlead.clients.claudecodeui.chat.messages import ChatError, SendMessage, read
+from fairlead.clients.claudecodeui.chat.messages import ChatError, SendMessage, read_prompt
 from fairlead.model.content import ImageBlock, OtherBlock, TextBlock
 from fairlead.uploads.api import (
     BLOCK_BYTES,
@@ -35,9 +35,7 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1"
 
 def sent(options: Any) -> SendMessage:
     message = {"type": "chat.send", "sessionId": SESSION, "content": "look", "options": options}
-    say = read(json.dumps(message).encode())
-    assert isinstance(say, SendMessage)
-    return say
+    return read_prompt(message)
 
 
 @pytest.mark.parametrize("case", sorted(path.stem for path in CASES.iterdir()))

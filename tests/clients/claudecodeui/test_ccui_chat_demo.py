@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from clients.claudecodeui.chat_harness import peer_at
 from clients.claudecodeui.chat_scenario import PLAYED, play
 from fairlead.config import load
 from fairlead.wiring import running
-from patience import PATIENCE
+from local_http import local_client
 
 pytestmark = pytest.mark.process
 
@@ -20,7 +19,7 @@ async def test_the_demo_agent_plays_the_script(tmp_path: Path) -> None:
     config = load({"HOME": str(tmp_path)}, {**given, "door": {"claudecodeui": {"port": 0}}}).config
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
         headers = {"Authorization": f"Bearer {gateway.token}"}
-        async with httpx2.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE, trust_env=False) as http:
+        async with local_client(base_url=gateway.url, headers=headers) as http:
             assert await play(gateway.url, gateway.token, http, tmp_path) == PLAYED
             (project,) = (await http.get("/claudecodeui/api/projects")).json()
             (session,) = project["sessions"]

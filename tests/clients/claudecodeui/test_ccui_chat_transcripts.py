@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import msgspec
 import pytest
 
@@ -20,7 +19,7 @@ from fairlead.model.ids import EventId, MessageId, SessionId
 from fairlead.model.web.requests import Head
 from fairlead.model.web.routes import Request
 from fairlead.model.web.sockets import Handshake, RunFlow
-from patience import PATIENCE
+from local_http import local_client
 
 WHO = Identity("c", "ann", "ann", frozenset({"admin"}))
 HEAD = Head(method="GET", path="/")
@@ -34,7 +33,7 @@ async def test_rows_written_by_another_program_are_reported_at_once_and_appear_i
     async with gateway(home, tmp_path) as served:
         headers = {"Authorization": f"Bearer {served.token}"}
         async with (
-            httpx2.AsyncClient(base_url=served.url, headers=headers, timeout=PATIENCE, trust_env=False) as http,
+            local_client(base_url=served.url, headers=headers) as http,
             peer_at(served.url, served.token) as peer,
             peer_at(served.url, served.token) as other,
         ):
@@ -122,7 +121,7 @@ async def test_a_previewed_page_equals_the_page_of_the_loaded_session(
     home.write(*(row(number) for number in range(1, 301)))
     async with gateway(home, tmp_path, listed="/all") as served:
         headers = {"Authorization": f"Bearer {served.token}"}
-        async with httpx2.AsyncClient(base_url=served.url, headers=headers, timeout=PATIENCE, trust_env=False) as http:
+        async with local_client(base_url=served.url, headers=headers) as http:
             first = await history(http, SESSION, "?limit=20")
             whole = await history(http, SESSION)
             assert whole["total"] == 300

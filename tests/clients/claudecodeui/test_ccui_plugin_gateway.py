@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -18,6 +17,7 @@ from fairlead.model.web.requests import ServiceCall
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.model.web.sockets import CloseSocket, Effect, Flow, Handshake, RunFlow, SilentProtocol, SocketRoute
 from fairlead.server.discovery import discover
+from local_http import local_client
 from patience import PATIENCE
 from plugins.harness import BOARD
 from server.fakes import serving
@@ -75,7 +75,7 @@ async def test_the_three_sockets_share_the_http_port_and_each_has_its_own_protoc
         joined(url, "/ws", signed.token) as chat,
         joined(url, "/shell", signed.token) as shell,
         joined(url, "/plugin-ws/board", signed.token) as plugin,
-        httpx2.AsyncClient(base_url=url, timeout=PATIENCE, trust_env=False) as http,
+        local_client(base_url=url) as http,
     ):
         assert (await http.get("/health")).status_code == 200
         for socket in (chat, shell, plugin):

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from fairlead.auth.api.accounts import SignedIn, TooManyAttempts, WrongPassword
+from fairlead.auth.api.credentials import SignedIn, TooManyAttempts, WrongPassword
 from fairlead.clients.claudecodeui import PROTOCOL
 from fairlead.model import errors
 from fairlead.model import events as ev
@@ -25,7 +25,7 @@ from fairlead.model.store import SessionPage, Summary
 from fairlead.model.web.requests import Head, Response, parse_query
 from fairlead.model.web.routes import Request
 from fairlead.server.route_table import RouteTable
-from fairlead.sessions.api.session_choices import SessionChoices
+from fairlead.sessions.api.folders import SessionChoices
 
 FOLDER = Path(__file__).parents[2] / "golden" / "claudecodeui-rest"
 CASES = sorted(FOLDER.glob("*.json"))

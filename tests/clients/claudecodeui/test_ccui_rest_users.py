@@ -25,6 +25,7 @@ from fairlead.server.listeners import Binding
 from fairlead.server.logging import LineFormatter, Redactor
 from fairlead.system.clock import SystemClock
 from fairlead.wiring.settings import invitations_page
+from local_http import local_client
 from patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("cheap_passwords")
@@ -39,7 +40,7 @@ SOCKETS: dict[str, int | str] = {
 
 
 def stranger(signed: SignedGateway) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(base_url=signed.door, timeout=PATIENCE, trust_env=False)
+    return local_client(base_url=signed.door)
 
 
 async def handshake(signed: SignedGateway, path: str, token: str = "", base: str = "", **options: Any) -> int | str:

@@ -193,7 +193,7 @@ async def test_a_stalled_client_does_not_slow_the_others_and_costs_little_memory
         switch = await harness.launcher.open(owner, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
         switch.attached(wire)
-        switch.received(json.dumps(client.init(str(tmp_path))).encode())
+        switch.received(json.dumps(client.init(str(tmp_path))).encode(), True)
         await until(lambda: len(wire.sent) == 2)
         await client.type("i=0; while [ $i -lt 9000 ]; do i=$((i + 1)); echo a line that is as long as one $i; done\r")
         await client.until(lambda: "as one 9000\r\n" in "".join(client.outputs[-3:]))
@@ -203,7 +203,7 @@ async def test_a_stalled_client_does_not_slow_the_others_and_costs_little_memory
         switch.drained()
         await until(lambda: b"as one 9000" in b"".join(wire.sent))
         assert CLEAN.encode() in b"".join(wire.sent).replace(b"\\u001b", b"\x1b") and len(b"".join(wire.sent)) < 600_000
-        switch.detached(1000)
+        switch.detached(1000, "")
         await client.type("echo on $((40 + 2))\r")
         await client.wait_for_line("on 42")
 
@@ -289,13 +289,13 @@ async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(harness:
         switch = await harness.launcher.open(who, OpenLauncher(codec=ShellCodec()))
         wire = FullWire()
         # The first frame may arrive before the socket is attached.
-        switch.received(wish)
+        switch.received(wish, True)
         switch.attached(wire)
         for _ in range(rounds):
             await asyncio.sleep(0)
-        switch.detached(1000)
+        switch.detached(1000, "")
         count = len(wire.sent)
-        switch.received(b'{"type":"input","data":"x"}')
+        switch.received(b'{"type":"input","data":"x"}', True)
         switch.drained()
         await asyncio.sleep(0)
         assert len(wire.sent) == count

@@ -64,7 +64,7 @@ async def test_a_session_whose_terminal_ended_with_its_gateway_is_handed_back_to
     await harness.terminals.close()
     clock = SystemClock()
     shells = UserShells(harness.terminals, clock, ShellSettings(program="/bin/sh", env={}), lambda path: path)
-    launcher = ProgramLauncher(harness.terminals, shells, {}, harness.gateway, documents, clock, lambda path: path)
+    launcher = ProgramLauncher(harness.terminals, shells, harness.gateway, documents, clock, lambda path: path)
     await launcher.start()
     await until(lambda: documents.spaces == {LINKS: {}})
     assert (harness.gateway.links[SESSION], harness.gateway.links[OTHER]) == ("stdio", "dial-in")

@@ -12,7 +12,7 @@ from clients.chat_client import ChatPeer, Frame
 from clients.mylifedb.harness import MyLifeDbGateway, open_gateway
 from fairlead.clients.cognova import chat, conversations
 from fairlead.clients.cognova.history import PROJECTION
-from fairlead.clients.cognova.rest import with_errors
+from fairlead.clients.cognova.rest import with_errors, with_token
 from fairlead.model.ids import SessionId
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.limits import ServerLimits
@@ -23,7 +23,7 @@ CHAT = ClientProtocol(
     name="cognova",
     prefix="/cognova",
     routes=tuple(map(with_errors, conversations.ROUTES)),
-    sockets=(chat.SOCKET,),
+    sockets=(with_token(chat.SOCKET),),
     views=(PROJECTION,),
 )
 """Only the chat: the other parts of the protocol need more of a gateway."""

@@ -25,6 +25,7 @@ from fairlead.server.limits import ServerLimits
 from fairlead.server.listeners import Binding, allowed_origins, open_sockets
 from fairlead.server.runner import ServerRunner
 from fairlead.system.clock import SystemClock
+from local_http import local_client
 from patience import PATIENCE
 from sessions.harness import CoreHarness
 
@@ -101,7 +102,7 @@ class FeedHarness:
 
     async def call(self, method: str, path: str, body: Any = None, token: str = "", **more: Any) -> httpx2.Response:
         headers = {"x-api-token": token or self.admin}
-        async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE, headers=headers) as http:
+        async with local_client(headers=headers) as http:
             given = {} if body is None else {"json": body}
             return await http.request(method, f"http://127.0.0.1:{self.port}/cognova{path}", **given, **more)
 

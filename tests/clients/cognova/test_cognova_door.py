@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from clients.cognova.chat_harness import peer_at
 from fairlead.config import load
 from fairlead.wiring import running
-from patience import PATIENCE
+from local_http import local_client
 
 pytestmark = pytest.mark.process
 
@@ -21,7 +20,7 @@ async def test_on_its_door_the_chat_and_its_rest_api_are_at_the_root(tmp_path: P
         token = {"X-API-Token": gateway.token}
         async with (
             peer_at(door.url, "", additional_headers=token) as peer,
-            httpx2.AsyncClient(base_url=door.url, headers=token, timeout=PATIENCE, trust_env=False) as http,
+            local_client(base_url=door.url, headers=token) as http,
         ):
             name = await peer.begin("SCRIPT:text hello there")
             await peer.until("stream_end")
@@ -29,7 +28,7 @@ async def test_on_its_door_the_chat_and_its_rest_api_are_at_the_root(tmp_path: P
             stored = "".join(block["text"] for block in read["messages"][1]["content"])
             assert stored == peer.client.conversations[name].answers[0].text
             assert [one["id"] for one in (await http.get("/api/conversations")).json()["data"]] == [name]
-        async with httpx2.AsyncClient(base_url=gateway.url, timeout=PATIENCE, trust_env=False) as http:
+        async with local_client(base_url=gateway.url) as http:
             headers = {"Authorization": f"Bearer {gateway.token}"}
             page = (await http.get(f"/v1/sessions/{name}/events", headers=headers)).json()
             assert "user.message" in [event["type"] for event in page["events"]]

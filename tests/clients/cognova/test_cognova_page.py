@@ -9,13 +9,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from websockets.asyncio.client import connect
 
 from clients.cognova.chat_harness import peer_at
 from fairlead.config import Config, DoorConfig
 from fairlead.wiring import running
+from local_http import local_client
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -39,7 +39,7 @@ async def test_every_startup_request_is_answered_in_the_expected_shape(tmp_path:
     config = Config(port=0, data=str(tmp_path / "data"), agent="demo", roots=(str(tmp_path),), door={"cognova": door})
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
         url, token = gateway.doors[0].url, {"X-API-Token": gateway.token}
-        async with httpx2.AsyncClient(base_url=url, headers=token, timeout=PATIENCE, trust_env=False) as http:
+        async with local_client(base_url=url, headers=token) as http:
 
             async def data(path: str, **query: Any) -> Any:
                 answer = await http.get(path, params=query)
@@ -69,6 +69,6 @@ async def test_every_startup_request_is_answered_in_the_expected_shape(tmp_path:
             assert name in [one["id"] for one in await data("/api/conversations")]
             asked, answer = (await data(f"/api/conversations/{name}"))["messages"]
             assert (asked["role"], answer["role"]) == ("user", "assistant")
-        async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE, trust_env=False) as stranger:
+        async with local_client(base_url=url) as stranger:
             for path in ("/api/auth/get-session", *LISTS):
                 assert (await stranger.get(path)).status_code == 401, path

@@ -15,7 +15,7 @@ from clients.direct.harness import DirectPeer, connect_peer
 from fairlead.config import load
 from fairlead.wiring import GatewayInfo, running
 from fairlead_testing.direct_client import Message
-from patience import PATIENCE
+from local_http import local_client
 
 pytestmark = pytest.mark.process
 
@@ -40,7 +40,7 @@ async def harness(tmp_path: Path) -> AsyncIterator[DirectHarness]:
     config = load({"HOME": str(tmp_path)}, given).config
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
         headers = {"Authorization": f"Bearer {gateway.token}"}
-        async with httpx2.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
+        async with local_client(base_url=gateway.url, headers=headers) as http:
             made = await http.post("/v1/sessions", json={"cwd": str(tmp_path)})
             yield DirectHarness(gateway, http, made.json()["session"])
 

@@ -14,6 +14,7 @@ from clients.happy.envelopes import made
 from fairlead.config import load
 from fairlead.wiring import GatewayInfo, running
 from fairlead_testing.happy_client import HappyClient
+from local_http import local_client
 from patience import PATIENCE
 
 UNKNOWN = "99999999-9999-4999-8999-999999999999"
@@ -94,7 +95,7 @@ async def open_gateway(tmp_path: Path, session: str = "") -> AsyncIterator[Happy
     config = load({"HOME": str(tmp_path)}, given).config
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
         headers = {"Authorization": f"Bearer {gateway.token}"}
-        async with httpx2.AsyncClient(base_url=gateway.url, headers=headers, timeout=PATIENCE) as http:
+        async with local_client(base_url=gateway.url, headers=headers) as http:
             if not session:
                 session = (await http.post("/v1/sessions", json={"cwd": str(tmp_path)})).json()["session"]
             yield HappyGateway(gateway, http, session)

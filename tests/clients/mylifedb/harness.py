@@ -26,6 +26,7 @@ from fairlead.sessions.fanout.session_changes import SessionChanges
 from fairlead.sessions.read_state import ReadState
 from fairlead.system.clock import SystemClock
 from fairlead_testing.mylifedb_client import MyLifeDbClient
+from local_http import local_client
 from patience import PATIENCE
 from sessions.harness import SESSION, CoreHarness
 
@@ -123,9 +124,7 @@ class MyLifeDbGateway:
 
     def http(self, token: str = "") -> httpx2.AsyncClient:
         headers = {"authorization": f"Bearer {token or self.admin}"}
-        return httpx2.AsyncClient(
-            base_url=f"http://127.0.0.1:{self.port}", headers=headers, trust_env=False, timeout=PATIENCE
-        )
+        return local_client(base_url=f"http://127.0.0.1:{self.port}", headers=headers)
 
     async def http_get(self, path: str) -> Any:
         """Return the decoded answer of a call below the sessions."""

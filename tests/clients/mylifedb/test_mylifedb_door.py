@@ -3,12 +3,12 @@
 import asyncio
 from pathlib import Path
 
-import httpx2
 import pytest
 from websockets.asyncio.client import connect
 
 from fairlead.config import Config, DoorConfig
 from fairlead.wiring import running
+from local_http import local_client
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -24,7 +24,7 @@ async def test_a_door_is_the_original_server_at_the_root(tmp_path: Path) -> None
         (info,) = gateway.doors
         assert info.name == "mylifedb"
         headers = {"Authorization": f"Bearer {gateway.token}"}
-        async with httpx2.AsyncClient(base_url=info.url, headers=headers, trust_env=False) as http:
+        async with local_client(base_url=info.url, headers=headers) as http:
             made = (await http.post("/api/claude/sessions", json={"workingDir": str(tmp_path)})).json()
             assert (await http.get(f"/api/claude/sessions/{made['id']}")).json()["id"] == made["id"]
             assert (await http.get("/v1/sessions")).status_code == 404, "nobody else is here"

@@ -88,7 +88,7 @@ def test_an_invalid_version_is_rejected(text: str, tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="must be a version"):
         read_version(text)
     door = Door(name="mylifedb", port=1, options={"records": text})
-    with pytest.raises(BadServerSetting, match=r"--door mylifedb=1: records must be a version, as 2\.1\.37\.$"):
+    with pytest.raises(BadServerSetting, match=r"--door mylifedb=1: records must be a version such as 2\.1\.37\.$"):
         check_doors([door], [PROTOCOL], Binding(port=0), tmp_path)
 
 

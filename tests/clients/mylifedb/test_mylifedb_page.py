@@ -17,6 +17,7 @@ from websockets.asyncio.client import connect
 
 from fairlead.config import Config, DoorConfig
 from fairlead.wiring import GatewayInfo, running
+from local_http import local_client
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -48,7 +49,7 @@ async def page(folder: Path) -> AsyncIterator[tuple[GatewayInfo, httpx2.AsyncCli
     async with running(config, {"HOME": str(folder), "PATH": "/usr/bin:/bin"}) as gateway:
         headers = {"Authorization": f"Bearer {gateway.token}"}
         url = gateway.doors[0].url
-        async with httpx2.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=PATIENCE) as http:
+        async with local_client(base_url=url, headers=headers) as http:
             yield gateway, http
 
 
@@ -66,7 +67,7 @@ async def test_it_reports_a_signed_in_user_and_rejects_requests_without_credenti
         back = await http.get("/api/oauth/authorize")
         assert back.status_code == 302 and back.next_request is not None
         assert back.next_request.url.path == "/"
-        async with httpx2.AsyncClient(base_url=gateway.doors[0].url, trust_env=False, timeout=PATIENCE) as stranger:
+        async with local_client(base_url=gateway.doors[0].url) as stranger:
             for method, path in (
                 ("GET", "/api/settings"),
                 ("GET", "/api/claude/auth-status"),

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from websockets.asyncio.client import connect
 
@@ -17,6 +16,7 @@ from fairlead.agents.claude.transcripts.file_reader import TranscriptFile
 from fairlead.config import Config
 from fairlead.wiring import GatewayInfo, running
 from fairlead_testing.mylifedb_client import MyLifeDbClient
+from local_http import local_client
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -71,7 +71,7 @@ async def gateway(home: Home, tmp_path: Path, listed: str = f"/{SESSION}") -> As
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as info:
         headers = {"Authorization": f"Bearer {info.token}"}
         async with (
-            httpx2.AsyncClient(base_url=info.url, headers=headers, trust_env=False) as http,
+            local_client(base_url=info.url, headers=headers) as http,
             asyncio.timeout(PATIENCE),
         ):
             # The gateway answers requests before it has found all files.

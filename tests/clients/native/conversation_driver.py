@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.clients.native.codec import CODECS, JSON, JsonCodec, MsgpackCodec
+from fairlead.clients.native.codec import CODECS, JSON, Codec
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.model.auth import Identity, Scope
 from fairlead.model.commands import CommandBase, Reply
@@ -80,8 +80,9 @@ class ConversationDriver:
             case Subscribe():
                 place = step.cursor
                 cursor = None if place is None else {"seq": place.seq, "log_id": place.log_id}
-                assert isinstance(step.variant, JsonCodec | MsgpackCodec)
-                action = {"does": "subscribe", "session": step.session, "cursor": cursor, "variant": step.variant.key}
+                assert isinstance(step.variant, Codec)
+                variant = "native/msgpack" if step.variant.packed else "native/json"
+                action = {"does": "subscribe", "session": step.session, "cursor": cursor, "variant": variant}
                 seen.append(action)
                 return Subscribed(step.session, "ok", "log-1", 7)
             case Unsubscribe():

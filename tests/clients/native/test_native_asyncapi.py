@@ -11,7 +11,7 @@ from openapi_schema_validator import OAS31Validator
 
 from clients.native.asyncapi import document
 from clients.native.conversation_driver import ConversationDriver, frames
-from fairlead.clients.native.codec import JsonCodec
+from fairlead.clients.native.codec import Codec
 from fairlead.clients.native.terminal import NativeTerminalCodec
 from fairlead.model import events as ev
 from fairlead.model.agents import Exit
@@ -63,9 +63,9 @@ def test_an_event_and_a_signal_fit(made: Any) -> None:
     session = SessionId("11111111-1111-4111-8111-111111111111")
     event = ev.Text(id=EventId("e"), at=1, message=MessageId("m"), block=0, text="x", marks=((1, 2),))
     entry = Entry(2, 1, 1, "text", ev.encode(event))
-    check(made, "event", msgspec.json.decode(frames(JsonCodec().encode(session, entry))[0][1]))
+    check(made, "event", msgspec.json.decode(frames(Codec().encode(session, entry))[0][1]))
     for kind in ("presence", "typing"):
-        check(made, kind, msgspec.json.decode(frames(JsonCodec().signal(session, kind, "Ann", ["Ann"]))[0][1]))
+        check(made, kind, msgspec.json.decode(frames(Codec().signal(session, kind, "Ann", ["Ann"]))[0][1]))
 
 
 def test_every_frame_that_is_accepted_is_described(made: Any) -> None:

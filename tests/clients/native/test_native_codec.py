@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.native.conversation_driver import frames
-from fairlead.clients.native.codec import CODECS, JSON, MSGPACK, JsonCodec, MsgpackCodec
+from fairlead.clients.native.codec import CODECS, JSON, MSGPACK, Codec
 from fairlead.model import events as ev
 from fairlead.model.formats.frames import binary_frame, text_frame
 from fairlead.model.gateway import FrameEncoder
@@ -28,7 +28,7 @@ def read(data: bytes) -> Any:
 
 def test_the_stored_bytes_are_sent_unchanged_after_their_position() -> None:
     stored = entry(ev.TurnStarted(id=EventId("e"), at=1))
-    ((text, payload),) = frames(JsonCodec().encode(SESSION, stored))
+    ((text, payload),) = frames(Codec().encode(SESSION, stored))
     assert text
     assert payload == b'{"seq":5,"prev":3,"session":"%s",%s' % (SESSION.encode(), stored.event[1:])
 
@@ -38,8 +38,8 @@ def test_both_encodings_have_the_same_content(text: str, seq: int, given: dict[s
     event = ev.ToolCalled(
         id=EventId(text), at=seq, call=CallId("c"), name=text, input=given, message=MessageId("m"), block=0
     )
-    one = read(JsonCodec().encode(SESSION, entry(event, seq)))
-    other = read(MsgpackCodec().encode(SESSION, entry(event, seq)))
+    one = read(Codec().encode(SESSION, entry(event, seq)))
+    other = read(Codec(packed=True).encode(SESSION, entry(event, seq)))
     numbers_fit = all(not isinstance(value, int) or -(2**63) <= value < 2**64 for value in given.values())
     if numbers_fit:
         assert one == other
@@ -49,13 +49,13 @@ def test_both_encodings_have_the_same_content(text: str, seq: int, given: dict[s
 
 def test_numbers_that_messagepack_cannot_encode_are_approximated() -> None:
     stored = Entry(1, 0, 0, "x", b'{"type":"x","big":%d,"huge":[%d]}' % (2**70, 10**400))
-    decoded = read(MsgpackCodec().encode(SESSION, stored))
+    decoded = read(Codec(packed=True).encode(SESSION, stored))
     assert decoded["big"] == float(2**70)
     assert decoded["huge"] == [str(10**400)]
 
 
 def test_a_signal_has_a_kind_a_name_and_optional_data() -> None:
-    for codec in (JsonCodec(), MsgpackCodec()):
+    for codec in (Codec(), Codec(packed=True)):
         assert read(codec.signal(SESSION, "presence", "Ann", ["Ann", "Bob"])) == {
             "type": "presence",
             "session": SESSION,

@@ -85,7 +85,8 @@ def codes(root: type[FairleadError]) -> dict[str, int]:
 
 _MODULES = {
     "fairlead.model.errors",
-    "fairlead.clients.native.errors",
+    "fairlead.clients.native.codec",
+    "fairlead.clients.native.decode",
     "fairlead.auth.login_codes",
     "fairlead.notifications.api.targets",
 }

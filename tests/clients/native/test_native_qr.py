@@ -4,7 +4,7 @@ import re
 
 import segno
 
-from fairlead.clients.native.qr import qr_code
+from fairlead.clients.native.admin import qr_code
 
 URL = "https://fairlead.example/#login=" + "x" * 43
 

@@ -17,6 +17,7 @@ from websockets.exceptions import InvalidStatus
 
 from fairlead import wiring
 from fairlead.config import Config
+from local_http import local_client
 from notifications.test_answer_codes import Browser
 from notifications.webhook_receiver import WebhookReceiver, listening
 from patience import PATIENCE
@@ -36,7 +37,7 @@ class GatewayHarness:
 
     def client(self, token: str) -> httpx2.AsyncClient:
         headers = {"authorization": f"Bearer {token}"}
-        return httpx2.AsyncClient(base_url=self.running.url, headers=headers, trust_env=False, timeout=PATIENCE)
+        return local_client(base_url=self.running.url, headers=headers)
 
     async def token(self, user: str, *scopes: str) -> str:
         await self.admin.post("/v1/users", json={"name": user})
@@ -271,7 +272,7 @@ async def test_a_removed_user_receives_no_more_notifications(harness: GatewayHar
 
 
 async def test_a_code_without_a_credential_is_useless(harness: GatewayHarness) -> None:
-    async with httpx2.AsyncClient(base_url=harness.running.url, trust_env=False) as anonymous:
+    async with local_client(base_url=harness.running.url) as anonymous:
         assert (await anonymous.post("/v1/answers", json={"code": "x"})).status_code == 401
     async with harness.client(await harness.token("ann", "view", "chat")) as chatty:
         assert (await chatty.post("/v1/answers", json={"code": "x"})).status_code == 403

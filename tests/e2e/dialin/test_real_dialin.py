@@ -298,6 +298,7 @@ async def lost_and_back(relay: Relay) -> dict[str, str]:
     return relay.sockets()[count]
 
 
+@pytest.mark.slow
 @dialing
 @pytest.mark.rules("S004-040", "S004-276", "S004-277", "S004-279", "S004-331", "S004-236", "S004-270")
 async def test_a_line_that_is_cut_again_and_again(

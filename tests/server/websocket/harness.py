@@ -66,7 +66,8 @@ class Base:
         self.hub.seen[f"{self.name} batch"] += 1
 
     def on_close(self, conn: Connection, code: int) -> None:
-        assert conn.closed
+        assert isinstance(conn, WebSocketDriver)
+        assert not conn._open
         self.hub.closes.append((self.name, code))
 
 

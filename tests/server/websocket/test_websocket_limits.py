@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fairlead.server.websocket.protocol import MAX_EARLY_BYTES
+from fairlead.server.websocket.protocol import MAX_EARLY_BYTES, WebSocketDriver
 from server.websocket.harness import SMALL, RunningServer
 from server.websocket.rawclient import RawClient, big_frame, masked_frame, wait_until
 
@@ -30,8 +30,8 @@ def flood_until_closed(server: RunningServer, topic: str, name: str) -> tuple[Ra
     slow = RawClient(server.port, f"/sub/{topic}", receive_buffer=4096)
     with RawClient(server.port, f"/sub/{topic}") as good, RawClient(server.port, f"/pub/{topic}") as publisher:
         wait_until(lambda: len(server.hub.subscribers.get(topic, ())) == 2, "two subscribers")
-        members = set(server.hub.subscribers[topic])
-        while not any(member.closed for member in members):
+        members = [member for member in server.hub.subscribers[topic] if isinstance(member, WebSocketDriver)]
+        while all(member._open for member in members):
             message = b"%08d" % len(messages) + b"m" * 100_000
             publisher.text(message)
             assert good.frame() == (0x81, message)

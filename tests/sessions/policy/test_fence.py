@@ -137,6 +137,30 @@ def test_a_search_that_begins_above_the_folder_asks(name: str) -> None:
     assert (verdict.behavior, verdict.by) == (Behavior.ASK, "fence")
 
 
+@pytest.mark.parametrize(
+    ("url", "behavior"),
+    [
+        ("https://gate.example/", Behavior.DENY),
+        ("HTTPS://GATE.example./v1", Behavior.DENY),
+        ("https://user:1@gate.example", Behavior.DENY),
+        ("https://a@b@gate.example/", Behavior.DENY),
+        ("https:///gate.example/", Behavior.DENY),
+        ("https://gate.example:/", Behavior.DENY),
+        ("wss://gate.example/v1/ws", Behavior.DENY),
+        ("https://[::1]/", Behavior.DENY),
+        ("https://gate.example:8443/", Behavior.ALLOW),
+        ("https://localhost:x@example.org:8443/", Behavior.ALLOW),
+        ("https://gate.example.org/", Behavior.ALLOW),
+        ("https://other.gate.example/", Behavior.ALLOW),
+        ("http://gate.example/", Behavior.ALLOW),
+    ],
+)
+def test_a_url_without_a_port_means_the_default_port_of_its_scheme(url: str, behavior: Behavior) -> None:
+    fences = Fences(ports=(8765, 443), hosts=frozenset({"gate.example"}))
+    assert judge_line(f"curl {url}", **OPEN, fences=fences).behavior is behavior
+    assert judge("mcp__x__get", {"url": url}, **OPEN, fences=fences).behavior is behavior
+
+
 def test_a_gateway_on_a_common_port_closes_only_its_own_hosts() -> None:
     fences = Fences(ports=(443,))
     assert judge("WebFetch", {"url": "https://example.org/"}, **OPEN, fences=fences).behavior is Behavior.ALLOW

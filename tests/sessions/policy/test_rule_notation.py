@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.agents.claude.versions import abilities
+from fairlead.agents.claude.versions import Abilities
 from fairlead.model.errors import BadMode
 from fairlead.model.policy import BadRule, Behavior, PermissionMode, Rule, format_rule, parse_mode, parse_rule
 from fairlead.sessions.permissions.policy.modes import ModePolicy
@@ -63,9 +63,9 @@ def test_a_rule_that_cannot_be_read_is_refused_with_the_text_that_is_wrong(text:
 
 # The modes that each version of Claude Code is known to accept.
 VERSIONS = {
-    "2.1.37": abilities((2, 1, 37)).modes,
-    "2.1.120": abilities((2, 1, 120)).modes,
-    "2.1.325": abilities((2, 1, 325)).modes,
+    "2.1.37": Abilities((2, 1, 37)).modes,
+    "2.1.120": Abilities((2, 1, 120)).modes,
+    "2.1.325": Abilities((2, 1, 325)).modes,
 }
 
 

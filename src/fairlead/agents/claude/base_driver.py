@@ -3,17 +3,23 @@
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
 
-from fairlead.agents.claude.versions import Version, abilities, dotted
+from fairlead.agents.claude.versions import Abilities, Version, dotted
+from fairlead.agents.links import Link
 from fairlead.model.agents import AgentSink, Decision, Exit, Record
-from fairlead.model.errors import AgentFailed, AgentNotRunning
+from fairlead.model.errors import AgentFailed, AgentNotRunning, HistoryMissing
 from fairlead.model.ids import RequestId
 from fairlead.system.clock import Clock
+from fairlead.system.tasks import TaskSet
+from fairlead.terminals.api import Terminal
 
 Deliver = Callable[[list[Record]], Awaitable[None]]
 """Delivers records to the core, in order with all others."""
+
+NO_HISTORY: Final = "No conversation found"
+"""The CLI's error when it is to resume a conversation that it never stored."""
 
 logger = logging.getLogger("fairlead.agents.claude")
 
@@ -30,7 +36,8 @@ class ClaudeDriver(ABC):
 
     _permissions: _OpenPermissions
 
-    def __init__(self, sink: AgentSink, clock: Clock, version: Version) -> None:
+    def __init__(self, process: Link | Terminal, sink: AgentSink, clock: Clock, version: Version) -> None:
+        self._process = process
         self._sink = sink
         self._clock = clock
         self._version = version
@@ -38,12 +45,12 @@ class ClaudeDriver(ABC):
         self._life: asyncio.Task[Exit] | None = None
 
     @property
-    @abstractmethod
-    def pid(self) -> int: ...
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
-    @abstractmethod
-    def running(self) -> bool: ...
+    def running(self) -> bool:
+        return self._process.running
 
     @property
     def version(self) -> str:
@@ -51,7 +58,7 @@ class ClaudeDriver(ABC):
 
     @property
     def modes(self) -> tuple[str, ...]:
-        return abilities(self._version).modes
+        return Abilities(self._version).modes
 
     async def stop(self, reason: str) -> Exit:
         """Run the stop sequence. The sink's `exited` may be called after this returns."""
@@ -75,7 +82,9 @@ class ClaudeDriver(ABC):
         except AgentFailed as error:
             await self._end()
             ended = await self._life
-            raise AgentNotRunning(self._explain_failure(error, ended), code=ended.code, signal=ended.signal) from error
+            reason = self._explain_failure(error, ended)
+            failure = HistoryMissing if NO_HISTORY in reason else AgentNotRunning
+            raise failure(reason, code=ended.code, signal=ended.signal) from error
         except BaseException:
             await self._end()
             raise
@@ -91,7 +100,6 @@ class ClaudeDriver(ABC):
         return ended
 
     def _explain_failure(self, error: AgentFailed, ended: Exit) -> str:
-        """Explain why the agent did not start."""
         return error.message
 
     @abstractmethod
@@ -108,28 +116,7 @@ class ClaudeDriver(ABC):
         """Deliver the last records and drop open requests after the exit. Return the exit to report."""
 
 
-class BackgroundTasks:
+def background_tasks(failure: str) -> TaskSet:
     """Tasks that a driver starts and does not await: they run to their end, because a half-written log is worse. An
-    error of one is logged with the text `failure`."""
-
-    def __init__(self, failure: str) -> None:
-        self.running: set[asyncio.Task[Any]] = set()
-        self._failure = failure
-
-    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.create_task(work)
-        self.running.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    async def wait_finished(self) -> None:
-        """Return when all tasks have ended, including those that start meanwhile."""
-        while self.running:
-            await asyncio.wait(self.running)
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self.running.discard(task)
-        if task.cancelled() or (error := task.exception()) is None:
-            return
-        if not isinstance(error, AgentFailed):  # the agent has exited or does not read: its driver reports the exit
-            logger.error(self._failure, exc_info=error)
+    AgentFailed is not logged: the agent has exited or does not read, and its driver reports the exit."""
+    return TaskSet(failure, ignored=(AgentFailed,))

@@ -6,8 +6,8 @@ import shlex
 import shutil
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -18,31 +18,29 @@ from fairlead.agents.claude.launch import TOKEN_VARIABLE, PreparedLaunch, argume
 from fairlead.agents.claude.probe import VersionProbe, find_executable, ways
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
 from fairlead.agents.claude.transcripts import recovery
-from fairlead.agents.claude.transcripts.paths import config_folder, find_transcript, transcript_path
+from fairlead.agents.claude.transcripts.paths import config_folder, existing_transcript, transcript_path
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.agents.claude.tui.launcher import open_terminal
-from fairlead.agents.claude.versions import Version, abilities, dotted
+from fairlead.agents.claude.versions import Abilities, Version, dotted
 from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.markers import InterruptMarker, TypedPrompt, encode_marker
-from fairlead.agents.links.api import DialInTokens
+from fairlead.agents.links import DialInTokens
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.agents.links.stdio import StdioLink, start_child
 from fairlead.model.agents import (
     AgentInfo,
     AgentInvitation,
     AgentSink,
-    ChildRecorder,
     Interpreter,
     Launch,
     ProcessInfo,
     Record,
 )
-from fairlead.model.auth import Identity
 from fairlead.model.content import Content, to_wire
-from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentRefused, BadRequest
+from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentRefused, BadRequest, HistoryMissing
 from fairlead.model.ids import MessageId, SessionId, is_uuid
-from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.system.clock import Clock
 from fairlead.system.process import ChildProcess, StopTimeouts
@@ -99,7 +97,6 @@ class ClaudeKind:
         return "claude"
 
     def command(self) -> tuple[str, ...]:
-        """The command that starts the CLI. Raises AgentMissing."""
         return (find_executable(self._settings.executable, self._settings.host.get("PATH", os.defpath)),)
 
     async def version(self) -> Version:
@@ -128,9 +125,7 @@ class ClaudeKind:
     def interrupt_record(self, cause: str) -> Record:
         return Record(encode_marker(InterruptMarker(cause=cause)), "gateway")
 
-    async def launch(
-        self, launch: Launch, sink: AgentSink, record_child: ChildRecorder
-    ) -> ClaudeAgent | ClaudeTerminal:
+    async def launch(self, launch: Launch, sink: AgentSink) -> ClaudeAgent | ClaudeTerminal:
         """Start the agent and wait until it accepts prompts.
 
         Once the process was recorded, `sink.exited` is called even if this fails."""
@@ -138,18 +133,18 @@ class ClaudeKind:
         if launch.settings.link != "dial-in":
             await self._check_history(prepared)
         if launch.settings.link == "terminal":
-            return await self._in_terminal(prepared, sink, record_child)
+            return await self._in_terminal(prepared, sink)
         if launch.settings.link == "stdio":
             child = self._start(prepared, _argv(prepared), prepared.env)
             stdio = StdioLink(child, self._clock, self._settings.patience)
-            return await self._drive(prepared, stdio, sink, record_child)
+            return await self._drive(prepared, stdio, sink)
         try:
-            return await self._drive(prepared, self._start_dial_in(prepared), sink, record_child)
+            return await self._drive(prepared, self._start_dial_in(prepared), sink)
         except AgentNotRunning as error:
-            if abilities(prepared.version).dial_in:
+            if Abilities(prepared.version).dial_in:
                 raise
             advice = "This version does not dial in to other hosts than its vendor's: set the session's link to stdio."
-            raise AgentNotRunning(f"{error.message} {advice}", **error.data) from error
+            raise type(error)(f"{error.message} {advice}", **error.data) from error
 
     async def _prepare(self, launch: Launch) -> PreparedLaunch:
         version = await self.version()
@@ -185,26 +180,23 @@ class ClaudeKind:
         )
 
     async def _check_history(self, prepared: PreparedLaunch) -> None:
-        """Raise AgentNotRunning if there is no conversation to resume, instead of starting the CLI for nothing.
+        """Raise HistoryMissing if there is no conversation to resume, instead of starting the CLI for nothing.
 
         In a terminal the CLI is ready before it has printed or written anything. With dial-in this check is not
         needed: the CLI prints the error itself, and sends nothing over its socket."""
         resume, config = prepared.launch.resume, config_folder(prepared.env)
         if not is_uuid(resume):
             return
+        expected = prepared.transcript.with_name(f"{resume}.jsonl")
         for _ in range(WRITING_TRIES):
-            if prepared.transcript.exists():
-                return
-            if await asyncio.to_thread(find_transcript, config, resume) is not None:
+            if (await asyncio.to_thread(existing_transcript, config, expected)).exists():
                 return
             await self._clock.sleep(WRITING_SECONDS)
-        raise AgentNotRunning(f"No conversation found with session ID: {resume}")
+        raise HistoryMissing(f"No conversation found with session ID: {resume}")
 
-    async def _drive(
-        self, prepared: PreparedLaunch, link: StdioLink | ClaudeDialIn, sink: AgentSink, record_child: ChildRecorder
-    ) -> ClaudeAgent:
+    async def _drive(self, prepared: PreparedLaunch, link: StdioLink | ClaudeDialIn, sink: AgentSink) -> ClaudeAgent:
         try:
-            await record_child.started(self._process(prepared, link))
+            await sink.started(self._process(prepared, link))
         except BaseException:
             await link.stop()
             raise
@@ -216,14 +208,12 @@ class ClaudeKind:
 
     # --- in a terminal
 
-    async def _in_terminal(
-        self, prepared: PreparedLaunch, sink: AgentSink, record_child: ChildRecorder
-    ) -> ClaudeTerminal:
+    async def _in_terminal(self, prepared: PreparedLaunch, sink: AgentSink) -> ClaudeTerminal:
         if self._terminals is None or self._hooks is None:
             raise BadRequest(f"The agent {self.name} has no terminals here: set the session's link to stdio.")
         agent = await open_terminal(prepared, self._terminals, self._hooks, sink, self._clock)
         try:
-            await record_child.started(self._process(prepared, agent.terminal))
+            await sink.started(self._process(prepared, agent.terminal))
         except BaseException:
             await agent.stop("its process could not be recorded")
             raise
@@ -246,11 +236,11 @@ class ClaudeKind:
         dial_in = self._dial_in_routes.protocol()
         return msgspec.structs.replace(dial_in, routes=(*dial_in.routes, *self._hooks.routes()))
 
-    def performers(self) -> Mapping[type[ServiceCall[Any]], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         """The handlers of the service calls that the routes of `protocol` make."""
-        return {} if self._hooks is None else {**self._dial_in_routes.performers(), **self._hooks.performers()}
+        return {} if self._hooks is None else {**self._dial_in_routes.handlers(), **self._hooks.handlers()}
 
-    async def invite(self, launch: Launch, sink: AgentSink, record_child: ChildRecorder) -> "_DialInInvitation":
+    async def invite(self, launch: Launch, sink: AgentSink) -> "_DialInInvitation":
         """Expect a CLI that a person starts. It is assumed to have the version that is installed here."""
         prepared = await self._prepare(launch)
         url, token = self._open_access(launch.session)
@@ -258,23 +248,23 @@ class ClaudeKind:
         line = f"cd {shlex.quote(prepared.cwd)} && {TOKEN_VARIABLE}={token} {shlex.join(_argv(prepared, url))}"
 
         async def drive() -> ClaudeAgent:
-            return await self._drive(prepared, self._wrap_link(prepared, link), sink, record_child)
+            return await self._drive(prepared, link, sink)
 
-        return _DialInInvitation(AgentInvitation(url=url, token=token, command=line), link, drive)
+        return _DialInInvitation(AgentInvitation(url=url, token=token, command=line), link.link, drive)
 
     def _start_dial_in(self, prepared: PreparedLaunch) -> ClaudeDialIn:
         """Start the CLI with the gateway's address and a new token."""
         url, token = self._open_access(prepared.launch.session)
         child = self._start(prepared, _argv(prepared, url), {**prepared.env, TOKEN_VARIABLE: token})
-        return self._wrap_link(prepared, self._expect(prepared, child))
+        return self._expect(prepared, child)
 
-    def _expect(self, prepared: PreparedLaunch, child: ChildProcess | None) -> DialInLink:
-        session, known = prepared.launch.session, abilities(prepared.version)
+    def _expect(self, prepared: PreparedLaunch, child: ChildProcess | None) -> ClaudeDialIn:
+        session, known = prepared.launch.session, Abilities(prepared.version)
         limits = DialInLimits(tries_s=known.reconnect_s, close_code=known.close_code, patience=self._settings.patience)
         link = DialInLink(self._clock, limits, child, lambda: self._stop_expecting(session, link))
         link.expect()
         self._dial_in_routes.open(session, link)
-        return link
+        return ClaudeDialIn(link, prepared.version, self._clock, prepared.transcript)
 
     def _start(self, prepared: PreparedLaunch, argv: list[str], env: Mapping[str, str]) -> ChildProcess:
         return start_child(argv, env=env, cwd=prepared.cwd, clock=self._clock, sandbox=self._settings.sandbox)
@@ -284,9 +274,6 @@ class ClaudeKind:
             raise BadRequest(f"The agent {self.name} does not dial in: set the session's link to stdio.")
         url = check_sdk_url(self._settings.gateway + SOCKET.format(session=session))
         return url, self._tokens.issue(session)
-
-    def _wrap_link(self, prepared: PreparedLaunch, link: DialInLink) -> ClaudeDialIn:
-        return ClaudeDialIn(link, prepared.version, self._clock, prepared.transcript)
 
     def _stop_expecting(self, session: SessionId, link: DialInLink) -> None:
         if self._dial_in_routes.close(session, link) and self._tokens is not None:
@@ -322,15 +309,13 @@ class ClaudeKind:
         return launch.session
 
 
+@dataclass(eq=False, repr=False)
 class _DialInInvitation:
     """Implements `model.agents.InvitedAgent`."""
 
-    def __init__(
-        self, invitation: AgentInvitation, link: DialInLink, drive: Callable[[], Awaitable[ClaudeAgent]]
-    ) -> None:
-        self.invitation = invitation
-        self._link = link
-        self._drive = drive
+    invitation: AgentInvitation
+    _link: DialInLink
+    _drive: Callable[[], Awaitable[ClaudeAgent]]
 
     async def arrival(self) -> ClaudeAgent:
         await self._link.connected()
@@ -347,8 +332,7 @@ def _argv(prepared: PreparedLaunch, sdk_url: str = "") -> list[str]:
 
 
 def _remove(config: Path, cwd: str, agent_session: str) -> None:
-    expected = transcript_path(config, cwd, agent_session)
-    transcript = expected if expected.exists() else find_transcript(config, agent_session) or expected
+    transcript = existing_transcript(config, transcript_path(config, cwd, agent_session))
     transcript.unlink(missing_ok=True)
     shutil.rmtree(transcript.with_suffix(""), ignore_errors=True)
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.versions import Version, abilities
+from fairlead.agents.claude.versions import Abilities, Version
 from fairlead.agents.claude.wire.framing import OversizeSpill
 from fairlead.model.agents import Launch
 from fairlead.model.commands import Settings
@@ -99,10 +99,8 @@ class PreparedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     spill: OversizeSpill | None
 
 
-class BadAgentSetting(BadRequest):
+class BadAgentSetting(BadRequest, code="bad_setting"):
     """A session setting that cannot be passed to the CLI; `data["setting"]` names it."""
-
-    code = "bad_setting"
 
     def __init__(self, setting: str, problem: str) -> None:
         super().__init__(f"The setting {setting} {problem}.", setting=setting)
@@ -268,7 +266,7 @@ def needs_restart(old: Settings, new: Settings, version: Version) -> bool:
     if kept != new:
         return True
     # Only a process that was launched in bypass mode can enter it.
-    return new.mode == "bypassPermissions" != old.mode and abilities(version).reports_modes
+    return new.mode == "bypassPermissions" != old.mode and Abilities(version).reports_modes
 
 
 # --- values ----------------------------------------------------------------------------------------
@@ -281,7 +279,7 @@ def _uuid(what: str, text: str) -> str:
 
 
 def _mode(mode: str, version: Version) -> str:
-    known = abilities(version).modes
+    known = Abilities(version).modes
     if mode not in known:
         raise BadMode(mode, known)
     return mode

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 
-from fairlead.agents.claude.versions import Version, abilities, dotted, parse_version
+from fairlead.agents.claude.versions import Abilities, Version, dotted, parse_version
 from fairlead.model.errors import AgentMissing
 from fairlead.system.clock import Clock, ends_within
 from fairlead.system.process import StopTimeouts, spawn
@@ -28,7 +28,7 @@ DIAL_IN_REFUSED = "no: this version refuses local hosts"
 
 def ways(version: Version) -> dict[str, str]:
     """The links over which this version can be driven, each with yes or the reason why not."""
-    return {"stdio": "yes", "dial-in": "yes" if abilities(version).dial_in else DIAL_IN_REFUSED, "terminal": "yes"}
+    return {"stdio": "yes", "dial-in": "yes" if Abilities(version).dial_in else DIAL_IN_REFUSED, "terminal": "yes"}
 
 
 def find_executable(configured: str, path: str) -> str:
@@ -57,11 +57,11 @@ class VersionProbe:
         that we can drive."""
         try:
             file = os.stat(command[0])
+            key = (tuple(command), file.st_mtime_ns, file.st_size)
+            if key not in self._known:
+                self._known[key] = await self._ask(command, env)
         except OSError as error:
             raise AgentMissing(f"{command[0]} cannot be started: {error.strerror}.", path=command[0]) from error
-        key = (tuple(command), file.st_mtime_ns, file.st_size)
-        if key not in self._known:
-            self._known[key] = await self._ask(command, env)
         return self._known[key]
 
     async def _ask(self, command: Sequence[str], env: Mapping[str, str]) -> Version:
@@ -70,10 +70,7 @@ class VersionProbe:
         async def take(data: bytes) -> None:
             output.extend(data[: _LONGEST - len(output)])
 
-        try:
-            child = spawn([*command, "--version"], env=env, cwd="/", clock=self._clock, sandbox=self._sandbox)
-        except OSError as error:
-            raise AgentMissing(f"{command[0]} cannot be started: {error.strerror}.", path=command[0]) from error
+        child = spawn([*command, "--version"], env=env, cwd="/", clock=self._clock, sandbox=self._sandbox)
         try:
             if not await ends_within(self._clock, VERSION_SECONDS, child.read(take)):
                 late = f"{command[0]} --version did not answer within {VERSION_SECONDS:.0f} s."

@@ -8,12 +8,14 @@ other file of the project: the report shows the call, but not the effects of tha
 import hashlib
 import os
 import stat
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from fairlead.model.formats.frames import decode_or_none
 from fairlead.sessions.api.folders import FolderReport
 
 SETTINGS: Final = (".claude/settings.json", ".claude/settings.local.json")
@@ -29,18 +31,12 @@ SHOWN_FILES: Final = 2000
 MOST_BYTES: Final = 4 << 20
 """Size limit of a file whose content is explained: no settings file comes near it."""
 
+_objects: Final = msgspec.json.Decoder(dict[str, Any])
 _KNOWN: Final = frozenset({"hooks", "env", "permissions", "$schema"})
 
 
-class _Found(msgspec.Struct):
-    """The lists of a `FolderReport` while it is being built."""
-
-    files: list[str] = []
-    hooks: list[dict[str, Any]] = []
-    mcp_servers: list[dict[str, Any]] = []
-    environment: list[str] = []
-    permissions: list[str] = []
-    other: list[str] = []
+Finding = tuple[str, Any]
+"""A list of `FolderReport`, and an item for it."""
 
 
 def describe(folder: str, home: str = "") -> FolderReport:
@@ -48,19 +44,20 @@ def describe(folder: str, home: str = "") -> FolderReport:
 
     Never raises because of a file's content."""
     root = Path(os.path.realpath(folder))
-    found = _Found()
+    found: defaultdict[str, list[Any]] = defaultdict(list)
     digest = hashlib.sha256()
     hidden = 0
     for name, path in _files(root, Path(os.path.realpath(home)) if home else None):
         digest.update(f"{name}\0{_content_digest(path)}\0".encode("utf-8", "surrogateescape"))
-        if len(found.files) < SHOWN_FILES:
-            found.files.append(name)
-            _explain(name, path, found)
+        if len(found["files"]) < SHOWN_FILES:
+            found["files"].append(name)
+            for kind, item in _explain(name, path):
+                found[kind].append(item)
         else:
             hidden += 1
     if hidden:
-        found.other.append(f"and {hidden} more files")
-    facts: dict[str, Any] = {name: tuple(items) for name, items in msgspec.structs.asdict(found).items()}
+        found["other"].append(f"and {hidden} more files")
+    facts: dict[str, Any] = {kind: tuple(items) for kind, items in found.items()}
     return FolderReport(path=str(root), digest=digest.hexdigest(), **facts)
 
 
@@ -120,53 +117,40 @@ def _content_digest(path: Path) -> str:
         return "not readable"
 
 
-def _explain(name: str, path: Path, found: _Found) -> None:
+def _explain(name: str, path: Path) -> Iterator[Finding]:
     if name not in SETTINGS and not name.endswith(SERVERS):
-        found.other.append(name)
+        yield "other", name
     elif (content := _read(path)) is None:
-        found.other.append(f"{name}: too large or not readable")
+        yield "other", f"{name}: too large or not readable"
+    elif (data := decode_or_none(_objects.decode, content)) is None:
+        yield "other", f"{name}: not a JSON object; the CLI may read it otherwise"
     elif name in SETTINGS:
-        _explain_settings(name, _object(name, content, found), found)
+        yield from _explain_settings(name, data)
     else:
-        _explain_servers(name, _object(name, content, found).get("mcpServers"), found)
+        for server, config in _items(data.get("mcpServers")):
+            fields = config if isinstance(config, dict) else {"config": config}
+            yield "mcp_servers", {**fields, "file": name, "name": server}
 
 
-def _object(name: str, content: bytes, found: _Found) -> dict[str, Any]:
-    try:
-        data = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        data = None
-    if isinstance(data, dict):
-        return data
-    found.other.append(f"{name}: not a JSON object; the CLI may read it otherwise")
-    return {}
-
-
-def _explain_settings(name: str, settings: dict[str, Any], found: _Found) -> None:
+def _explain_settings(name: str, settings: dict[str, Any]) -> Iterator[Finding]:
     for event, matchers in _items(settings.get("hooks")):
         for matcher in _as_list(matchers):
-            _explain_hook(name, event, matcher, found)
-    found.environment += [f"{variable}={value}" for variable, value in _items(settings.get("env"))]
+            yield from (("hooks", {**fields, "file": name, "event": event}) for fields in _hooks(matcher))
+    yield from (("environment", f"{variable}={value}") for variable, value in _items(settings.get("env")))
     for key, value in _items(settings.get("permissions")):
-        found.permissions += [f"{key} {item}" for item in _as_list(value)]
+        yield from (("permissions", f"{key} {item}") for item in _as_list(value))
     for key, value in settings.items():
         if key not in _KNOWN:
-            found.other.append(f"{name}: {key} = {msgspec.json.encode(value).decode()[:500]}")
+            yield "other", f"{name}: {key} = {msgspec.json.encode(value).decode()[:500]}"
 
 
-def _explain_hook(name: str, event: str, matcher: Any, found: _Found) -> None:
+def _hooks(matcher: Any) -> Iterator[dict[str, Any]]:
     if not isinstance(matcher, dict):
-        found.hooks.append({"file": name, "event": event, "hook": matcher})
+        yield {"hook": matcher}
         return
     for hook in _as_list(matcher.get("hooks")):
         fields = hook if isinstance(hook, dict) else {"hook": hook}
-        found.hooks.append({"file": name, "event": event, "matcher": matcher.get("matcher", ""), **fields})
-
-
-def _explain_servers(name: str, servers: Any, found: _Found) -> None:
-    for server, config in _items(servers):
-        fields = config if isinstance(config, dict) else {"config": config}
-        found.mcp_servers.append({**fields, "file": name, "name": server})
+        yield {**fields, "matcher": matcher.get("matcher", "")}
 
 
 def _items(value: Any) -> Iterable[tuple[str, Any]]:

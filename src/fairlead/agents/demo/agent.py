@@ -41,7 +41,6 @@ class DemoAgent:
         self._wire = Wire(self._take, self._end)
 
     async def run(self) -> int:
-        """Run from start to end and return the exit code."""
         try:
             self._session = self._open()
         except CannotStart as error:
@@ -182,8 +181,6 @@ def _compact(session: DemoSession) -> None:
 
 
 def run_agent(options: Options) -> int:
-    """Run the agent in this process and return the exit code."""
-
     def terminate(*_: Any) -> None:
         tools.kill_all()
         os._exit(143)

@@ -13,8 +13,6 @@ _IGNORED = ("--effort", "--input-format", "--output-format", "--permission-promp
 
 
 class Options(argparse.Namespace):
-    """The options that the demo agent was started with."""
-
     model: str | None
     permission_mode: str
     include_partial_messages: bool

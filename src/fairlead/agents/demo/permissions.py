@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fairlead.agents.claude.launch import ALWAYS_ASKED
 from fairlead.agents.demo.messages import Record
+from fairlead.agents.demo.tools import ToolFailed
 from fairlead.agents.demo.wire import HostFailed, HostGone
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ _EDITS = frozenset({"mkdir", "touch", "rm", "rmdir", "mv", "cp"})
 _SHELL = frozenset(";|&$`<>(){}\n\\")
 
 Behavior = Literal["allow", "ask", "deny"]
-
-
-class Refusal(Exception):
-    """The call may not run. Carries the message for the model."""
 
 
 class Stopped(Exception):
@@ -64,11 +61,11 @@ class Grants:
 
 
 async def pass_or_refuse(session: "DemoSession", call: Record, arguments: Record, agent_id: str | None) -> Record:
-    """Return the input to run the call with. Raises Refusal or Stopped if it may not run."""
+    """Return the input to run the call with. Raises ToolFailed or Stopped if it may not run."""
     name = call["name"]
     decided = await _call_hooks(session, call, arguments)
     if "deny" in decided:
-        raise Refusal(f"PreToolUse:{name} hook error: {decided['deny']}")
+        raise ToolFailed(f"PreToolUse:{name} hook error: {decided['deny']}")
     verdict = session.grants.judge(name, arguments)
     if "ask" in decided:
         verdict = "ask"
@@ -77,7 +74,7 @@ async def pass_or_refuse(session: "DemoSession", call: Record, arguments: Record
     if verdict == "deny":
         refused = f"Permission to use {name} was not granted."
         session.emit_system("permission_denied", tool_name=name, tool_use_id=call["id"], message=refused)
-        raise Refusal(refused)
+        raise ToolFailed(refused)
     if verdict == "allow":
         return arguments
     return await _ask(session, call, arguments, agent_id, decided.get("ask"))
@@ -96,7 +93,7 @@ async def _call_hooks(session: "DemoSession", call: Record, arguments: Record) -
                     "hook_callback", callback_id=callback, input=given, tool_use_id=call["id"]
                 )
             except HostGone:
-                raise Refusal("The host went away before its hook decided about this call.") from None
+                raise ToolFailed("The host went away before its hook decided about this call.") from None
             except HostFailed:
                 if hook.get("onFailure") == "block":
                     decided["deny"] = "the host failed to answer its hook"
@@ -118,10 +115,10 @@ async def _ask(
     try:
         answer = await session.wire.ask("can_use_tool", **request)
     except HostFailed as error:
-        raise Refusal(f"Tool permission request failed: {error}") from None
+        raise ToolFailed(f"Tool permission request failed: {error}") from None
     if answer.get("behavior") != "allow":
         if answer.get("interrupt"):
             raise Stopped
-        raise Refusal(str(answer.get("message") or "Permission was denied."))
+        raise ToolFailed(str(answer.get("message") or "Permission was denied."))
     updated = answer.get("updatedInput")
     return updated if isinstance(updated, dict) else arguments

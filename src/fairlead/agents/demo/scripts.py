@@ -1,15 +1,22 @@
-"""The script library of both stand-ins: the scripted model API and the demo agent.
+"""The script library of both stand-ins: the scripted model API and the demo agent. Pure.
 
-Pure. A script gets one model call (the step of the prompt, the results of the tools, the
-available tools) and returns the blocks of the model's answer; the caller that plays them owns the clock.
+`read_conversation` finds the script that the messages to a model select, so that a prompt has the same meaning for
+both. `respond` gets one model call (the step of the prompt, the results of the tools, the available tools) and returns
+the blocks of the model's answer; the caller that plays them owns the clock.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
+from fairlead.agents.claude.interpreter.user_text import tag
+
 MARKER = "SCRIPT:"
+_NOTIFICATION = "<task-notification>"
+STEERED = "The user sent a new message while you were working:"
+_CUT_OFF = "Your response above was cut off"
 
 # How many characters of a tool's result the closing sentence repeats: enough to assert on, short enough to read.
 QUOTED = 160
@@ -35,8 +42,6 @@ class SlowText:
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """A call of one tool."""
-
     name: str
     input: dict[str, Any]
 
@@ -170,7 +175,6 @@ def parse(text: str) -> tuple[str, str] | None:
 
 
 def respond(call: Call) -> list[Block]:
-    """The blocks the scripted model answers this call with."""
     argument = call.argument
     path = {"file_path": argument or "demo.txt"}
     match call.name:
@@ -192,10 +196,7 @@ def respond(call: Call) -> list[Block]:
             count = _number(argument, 200, 100_000)
             return [ScriptText(" ".join(f"word{i}" for i in range(count)), chunks=count)]
         case "think":
-            return [
-                ScriptText("Let me think about this carefully.", 6, "thinking"),
-                ScriptText("I thought about it."),
-            ]
+            return [ScriptText("Let me think about this carefully.", 6, "thinking"), ScriptText("I thought about it.")]
         case "tool":
             return [ScriptText("I will run a command."), _bash("echo hi", "say hi")]
         case "bash":
@@ -282,3 +283,66 @@ def chunks(text: str, count: int) -> list[str]:
         return [""]
     size = -(-len(text) // max(1, min(count, len(text))))
     return [text[i : i + size] for i in range(0, len(text), size)]
+
+
+# --- the script that a conversation selects ----------------------------------------------------------------
+
+
+def read_conversation(
+    messages: Sequence[dict[str, Any]], tools: frozenset[str] = frozenset(), attempt: int = 0
+) -> Call:
+    """The call that a list of Messages API messages selects.
+
+    The last prompt decides. Texts that an agent adds (reminders, the messages after an interrupt) are not prompts. A
+    message sent into a running turn is a prompt; so is a background task's notification, which is answered with a
+    sentence about the task. An agent's request to continue after a cut stream counts as a retry.
+    """
+    name: str | None = None
+    argument = ""
+    results: list[ToolResult] = []
+    for message in messages:
+        if message.get("role") not in ("user", "system"):
+            continue
+        content = message.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        has_results = any(b.get("type") == "tool_result" for b in blocks)
+        for block in blocks:
+            if block.get("type") == "tool_result":
+                output, _, added = _flat(block.get("content")).partition("<system-reminder>")
+                results.append(ToolResult(output.rstrip(), bool(block.get("is_error"))))
+                if STEERED in added and MARKER in added:  # older CLIs put a sent message here
+                    name, argument = _chosen(added)
+                    results = []
+            elif block.get("type") == "text":
+                text = str(block.get("text", ""))
+                if text.startswith(_CUT_OFF):
+                    attempt += 1
+                elif _is_prompt(text, with_results=has_results or message["role"] == "system"):
+                    name, argument = _chosen(text)
+                    results = []
+    return Call(name, argument, tuple(results), tools, len(messages), attempt)
+
+
+def _is_prompt(text: str, *, with_results: bool) -> bool:
+    if STEERED in text or _NOTIFICATION in text:
+        return MARKER in text or _NOTIFICATION in text
+    if text.startswith("<system-reminder>"):
+        # An agent may put its reminder and the prompt into one block: the text after the reminder counts.
+        return MARKER in text.rpartition("</system-reminder>")[2]
+    if MARKER in text:
+        return True
+    return bool(text.strip()) and not with_results and not text.lstrip().startswith(("<", "["))
+
+
+def _chosen(text: str) -> tuple[str | None, str]:
+    if _NOTIFICATION in text:
+        return "text", f"A background task ended: {tag(text, 'summary')}"
+    return parse(text) or (None, "")
+
+
+def _flat(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return " ".join(str(b.get("text", "")) for b in content if isinstance(b, dict))
+    return ""

@@ -10,11 +10,10 @@ from typing import Any, NoReturn
 
 from fairlead.agents.demo import tools
 from fairlead.agents.demo.flags import VERSION, Options
-from fairlead.agents.demo.mcp import McpServers
 from fairlead.agents.demo.messages import FINISHED, Record
 from fairlead.agents.demo.permissions import Grants
 from fairlead.agents.demo.transcript import Transcript, timestamp
-from fairlead.agents.demo.wire import Wire
+from fairlead.agents.demo.wire import McpServers, Wire
 
 TOOLS = ["Task", "AskUserQuestion", "Bash", "Edit", "ExitPlanMode", "Glob", "Read", "TodoWrite", "Write"]
 COMMANDS = ["compact"]
@@ -66,8 +65,6 @@ class BackgroundTask:
 
 @dataclass(slots=True)
 class DemoSession:
-    """The one session of this process."""
-
     id: str
     cwd: str
     options: Options

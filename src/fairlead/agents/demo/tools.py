@@ -25,7 +25,7 @@ Outcome = tuple[Any, Any]
 
 
 class ToolFailed(Exception):
-    """The tool failed. Carries the message for the model."""
+    """The tool failed, or may not run. Carries the message for the model."""
 
 
 _running: set[int] = set()

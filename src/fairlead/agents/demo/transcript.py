@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-import msgspec
-
+from fairlead.agents.claude.wire.decode import decode_object
 from fairlead.agents.claude.wire.framing import encode_line
 from fairlead.agents.demo.flags import VERSION
 from fairlead.agents.demo.messages import Record
@@ -85,11 +84,8 @@ def load(path: Path, at: str | None = None) -> list[Record]:
     except OSError:
         raise CannotStart(f"No conversation found with session ID: {path.stem}") from None
     for line in data.split(b"\n"):
-        try:
-            row = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            continue  # a torn row, as a crash leaves it
-        if isinstance(row, dict) and row.get("uuid") and not row.get("isSidechain"):
+        row = decode_object(line)  # empty for a torn row, as a crash leaves it
+        if row.get("uuid") and not row.get("isSidechain"):
             rows[row["uuid"]] = row
     if at is not None and at not in rows:
         raise CannotStart(f"No message found with message.uuid of: {at}")

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from fairlead.model.agents import Exit
+from fairlead.model.ids import SessionId
 from fairlead.system.pipes import Take
 
 
@@ -23,3 +24,14 @@ class Link(Protocol):
 
     async def stop(self) -> Exit:
         """Stop the agent within a bounded time and return its exit; if it has already ended, return that exit."""
+
+
+class DialInTokens(Protocol):
+    """Credentials of agents that connect to the gateway: each grants access to the routes of one session's agent and
+    to nothing else."""
+
+    def issue(self, session: SessionId) -> str:
+        """Return a new token; the session's previous token becomes invalid."""
+
+    def revoke(self, session: SessionId) -> None:
+        """Invalidate the session's token and end the connections that were opened with it."""

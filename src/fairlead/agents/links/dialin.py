@@ -136,9 +136,9 @@ class DialInLink:
         patience = self._terms.patience
         # A version that treats every close as a broken connection ends only on a signal.
         hurried = patience if polite else StopTimeouts(close=0.0, terminate=patience.terminate, kill=patience.kill)
-        status = await self.child.end(hurried)
+        ended = await self.child.end(hurried)
         await asyncio.shield(self._watching)
-        return Exit(code=status.code, signal=status.signal, stderr=self.child.stderr)
+        return ended
 
     # --- the side that sockets and posts connect to
 
@@ -160,8 +160,6 @@ class DialInLink:
     async def connected(self) -> None:
         """Return when the agent has connected for the first time, or will not connect any more."""
         await self._until(lambda: self.state is not DialInState.CONNECTING)
-
-    # --- internals
 
     def _signal(self, signal: DialInSignal) -> None:
         before, self.state = self.state, TABLE[self.state, signal]
@@ -269,7 +267,7 @@ class _Socket:
         self._wire = wire
         self._link.on_open(self, self._last)
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes, text: bool) -> None:
         if data:
             self._whole = data.endswith(b"\n")
             self._link.on_data(self, data)
@@ -277,7 +275,7 @@ class _Socket:
     def drained(self) -> None:
         self._link.on_drain()
 
-    def detached(self, code: int) -> None:
+    def detached(self, code: int, reason: str) -> None:
         self._wire = None
         if not self._whole:
             # Frames arrive whole: bytes without a newline when the socket ends are a last line, not half of one.

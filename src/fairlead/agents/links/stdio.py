@@ -55,5 +55,4 @@ class StdioLink:
 
     async def stop(self) -> Exit:
         """Run the stop sequence (close, terminate, kill) within its time limits and return the exit."""
-        status = await self._child.end(self._patience)
-        return Exit(code=status.code, signal=status.signal, stderr=self._child.stderr)
+        return await self._child.end(self._patience)

@@ -1,30 +1,55 @@
 """Credentials and users: service calls and their results. Only the results that issue a secret contain it, once.
 
-Times are milliseconds since 1970.
+The token of a user who signs in with a name and a password is not one of the listed credentials: it is signed, lives
+for days and is valid only for routes that accept it (`Route.accounts`). Times are milliseconds since 1970.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
-from fairlead.auth.api.accounts import DEFAULT_SCOPES
 from fairlead.model.auth import Scope
+from fairlead.model.errors import NotAllowed, TooMany
 from fairlead.model.web.requests import ServiceCall
 
 CredentialKind = Literal["token", "device"]
+DEFAULT_SCOPES: tuple[Scope, ...] = ("view", "chat", "approve")
+"""Default scopes of a user who signs in. A terminal gives access to the whole machine: it has to be granted."""
+
+
+class WrongPassword(NotAllowed, code="wrong_password", status=401):
+    """The same message for an unknown user, a user without a password, and a wrong password."""
+
+    def __init__(self) -> None:
+        super().__init__("Invalid username or password")
+
+
+class BadInvitation(NotAllowed, code="bad_invitation"):
+    """The same message for an invitation that never existed, was used, or has expired."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "An account is made with an invitation that is still good: ask whoever runs this gateway for a link "
+            "(fairlead user invite)."
+        )
+
+
+class TooManyAttempts(TooMany, code="too_many_attempts"):
+    """`seconds` until the next attempt is accepted."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"Too many attempts: try again in {seconds} seconds.", seconds=seconds)
+        self.seconds = seconds
 
 
 class CreateToken(ServiceCall["NewCredential"], frozen=True):
-    """-> `NewCredential`"""
-
     name: str
     scopes: tuple[Scope, ...]
     user: str = ""
 
 
 class ListCredentials(ServiceCall["tuple[CredentialView, ...]"], frozen=True):
-    """-> tuple of `CredentialView`"""
-
     kind: CredentialKind
 
 
@@ -72,6 +97,48 @@ class ListUsers(ServiceCall["tuple[UserView, ...]"], frozen=True):
     """-> tuple of `UserView`"""
 
 
+class SignIn(ServiceCall["SignedIn"], frozen=True):
+    """-> `SignedIn`. Raises WrongPassword or TooManyAttempts. `peer` is the caller's address."""
+
+    name: str
+    password: str
+    peer: str
+
+
+class AcceptInvitation(ServiceCall["SignedIn"], frozen=True):
+    """-> `SignedIn`: creates the user. The invitation is then used up for everyone. Raises BadInvitation."""
+
+    code: str
+    name: str
+    password: str
+
+
+class RenewToken(ServiceCall["SignedIn | None"], frozen=True):
+    """-> `SignedIn` with a new token for the caller, or None if the caller's token is not a user's or (unless `now`)
+    less than half of its lifetime has passed."""
+
+    now: bool = False
+
+
+class SetPassword(ServiceCall["UserView"], frozen=True):
+    """-> `UserView`. Ends all sign-ins of that user."""
+
+    name: str
+    password: str
+
+
+class RemoveUser(ServiceCall[Sequence[str]], frozen=True):
+    """-> ids of the credentials that became invalid. Revokes all credentials of that user."""
+
+    name: str
+
+
+class CreateInvitation(ServiceCall["UserInvitation"], frozen=True):
+    """-> `UserInvitation`: its holder may create one user, with these scopes."""
+
+    scopes: tuple[Scope, ...] = DEFAULT_SCOPES
+
+
 class CredentialView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     kind: CredentialKind
@@ -112,3 +179,20 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True):
     created: int
     password: bool = False
     scopes: tuple[Scope, ...] = ()
+
+
+class SignedIn(msgspec.Struct, frozen=True, kw_only=True):
+    """`id` is the user's number, which stays the same as long as the user exists."""
+
+    id: int
+    name: str
+    token: str
+    expires: int
+
+
+class UserInvitation(msgspec.Struct, frozen=True, kw_only=True):
+    """`url` is the page that opens the invitation, with the code in its fragment."""
+
+    url: str
+    code: str
+    expires: int

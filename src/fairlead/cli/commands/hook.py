@@ -25,8 +25,7 @@ def hook(
     """Answer a hook of Claude Code: stdin goes to the gateway, its answer to stdout.
 
     Claude Code runs this command in sessions that the gateway starts in a terminal. If your own settings file contains
-    the printed settings, the gateway also shows the sessions that you start by hand, at once.
-    """
+    the printed settings, the gateway also shows the sessions that you start by hand, at once."""
     if print_settings == (event is not None):
         raise UsageError("Name an event, or use --print-settings.")
     if event is not None:

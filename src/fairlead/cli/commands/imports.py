@@ -39,8 +39,7 @@ async def import_sessions(
     """Import Claude Code's own session files, to keep and search them.
 
     A damaged file is read as far as possible; the rest is kept unchanged and reported. You can interrupt the command
-    and run it again: it imports nothing twice.
-    """
+    and run it again: it imports nothing twice."""
     async with context.api() as api:
         if archive is not None:
             await _agree(api, archive)

@@ -47,7 +47,7 @@ async def ls(
     elif search:
         hint("No session matches.")
     else:
-        hint('No sessions yet. Start session: fairlead run "explain this repository"')
+        hint('No sessions yet. Start one with: fairlead run "explain this repository"')
         hint("List the sessions of Claude Code with: fairlead ls --all")
 
 

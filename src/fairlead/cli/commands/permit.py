@@ -44,8 +44,7 @@ async def permit(
 ) -> None:
     """Answer a permission request, a question or a plan. Without options, show the pending requests and ask you.
 
-    The first answer counts, whichever client gave it.
-    """
+    The first answer counts, whichever client gave it."""
     from fairlead.cli.render import request_rows
     from fairlead.cli.rules import always
     from fairlead.clients.native.schemas import AnswerBody

@@ -48,8 +48,7 @@ def run(
     """Start a session with a prompt, or continue a session, and show the answer as it arrives.
 
     Ctrl-C interrupts the turn; a second Ctrl-C leaves it running. The exit code is 0 if the turn completed, 1 if it
-    failed or needs an answer and no person is at the terminal, 130 if you interrupted it.
-    """
+    failed or needs an answer and no person is at the terminal, 130 if you interrupted it."""
     from fairlead.cli.rules import accepting
 
     if session and (cwd or title or agent):

@@ -16,7 +16,8 @@ from fairlead.cli.options import ConfigFile, split_list
 from fairlead.cli.output import hint
 
 if TYPE_CHECKING:
-    from fairlead.wiring import DoorInfo, GatewayInfo
+    from fairlead.server.doors import OpenDoor
+    from fairlead.wiring import GatewayInfo
 
 HIDDEN = "on: agents, terminals and plugins see neither the data folder, nor the settings, nor the gateway's processes"
 
@@ -69,8 +70,7 @@ def _option(name: str) -> inspect.Parameter:
 def serve(config: ConfigFile, **given: Any) -> None:
     """Start the gateway and run it until Ctrl-C.
 
-    Every option is a setting that can also be in the settings file or the environment; see `fairlead config show`.
-    """
+    Every option is a setting that can also be in the settings file or the environment; see `fairlead config show`."""
     for name in ("roots", "trusted_proxy"):
         given[name] = list(split_list(given[name])) or None
     given["door"] = parse_doors(given["door"] or ()) or None
@@ -136,10 +136,10 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-def _with(door: "DoorInfo") -> str:
+def _with(door: "OpenDoor") -> str:
     if not door.static:
         return ""
-    readers = "users who sign in" if door.basic else "all who reach the port"
+    readers = "users who sign in" if door.login == "basic" else "all who reach the port"
     return f", with the files of {door.static}, readable for {readers}"
 
 

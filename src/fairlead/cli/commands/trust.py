@@ -26,8 +26,7 @@ async def trust(
     """Show what a project's own settings would do, then trust them.
 
     The command shows the hooks, MCP servers, environment and allow rules. Sessions in a folder that is not trusted run
-    with your settings only. Fairlead asks again if a file changes.
-    """
+    with your settings only. Fairlead asks again if a file changes."""
     from fairlead.clients.native.schemas import TrustBody, TrustList, UntrustedBody
     from fairlead.sessions.api.folders import FolderReport, TrustedFolder
 

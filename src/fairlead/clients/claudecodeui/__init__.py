@@ -24,24 +24,13 @@ from fairlead.clients.claudecodeui.rest import (
 from fairlead.clients.claudecodeui.rest.responses import denied, for_users, socket_for_users
 from fairlead.model.web.routes import ClientProtocol
 
-_ROUTES: Final = (
-    *users.ROUTES,
-    *projects.ROUTES,
-    *sessions.ROUTES,
-    *search.ROUTES,
-    *history_pages.ROUTES,
-    *composer.ROUTES,
-    *preferences.ROUTES,
-    *assets.ROUTES,
-    *plugins.ROUTES,
-    *workspace.ROUTES,
-)
+_MODULES = (users, projects, sessions, search, history_pages, composer, preferences, assets, plugins, workspace)
 _SOCKETS: Final = (conversation.SOCKET, shell.SOCKET, plugins.SOCKET)
 
 PROTOCOL: Final = ClientProtocol(
     name="claudecodeui",
     prefix="/claudecodeui",
-    routes=tuple(for_users(route) for route in _ROUTES),
+    routes=tuple(for_users(route) for module in _MODULES for route in module.ROUTES),
     sockets=tuple(socket_for_users(socket) for socket in _SOCKETS),
     door_sockets=(socket_for_users(unknown_socket.SOCKET),),
     views=(PROJECTION,),

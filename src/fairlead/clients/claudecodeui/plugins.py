@@ -15,15 +15,8 @@ from fairlead.clients.claudecodeui.unknown_socket import RejectSocket
 from fairlead.model.errors import FairleadError, NotAllowed, NotFound
 from fairlead.model.web.requests import Head, Response, do
 from fairlead.model.web.routes import METHODS, Request, Route, Routes, Steps, json_response
-from fairlead.model.web.sockets import AcceptedSubprotocol, AttachProxy, Check, CloseSocket, Handshake, SocketRoute
-from fairlead.plugins.api import (
-    CallPlugin,
-    DisablePlugin,
-    JoinPlugin,
-    ListPlugins,
-    PluginView,
-    ReadPluginFile,
-)
+from fairlead.model.web.sockets import AcceptedSubprotocol, AttachOwner, Check, CloseSocket, Handshake, SocketRoute
+from fairlead.plugins.api import CallPlugin, DisablePlugin, JoinPlugin, ListPlugins, PluginView, ReadPluginFile
 
 INVALID_NAME: Final = CloseSocket(4400, "Invalid plugin name")
 NOT_RUNNING: Final = CloseSocket(4404, "Plugin not running")
@@ -55,7 +48,7 @@ def join(opening: Handshake) -> Check:
         return AcceptedSubprotocol((NOT_RUNNING,))
     except FairleadError:
         return AcceptedSubprotocol((UPSTREAM_ERROR,))
-    return AcceptedSubprotocol((AttachProxy(joined.relay),), joined.subprotocol)
+    return AcceptedSubprotocol((AttachOwner(joined.relay),), joined.subprotocol)
 
 
 def passed_query(query: str) -> str:

@@ -13,8 +13,7 @@ import msgspec
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, BadId, FairleadError, NotFound, OutsideRoots
 from fairlead.model.formats.frames import decode_message, json_frame
-from fairlead.model.web.handing import Handing
-from fairlead.model.web.sockets import Effect, Handshake, SocketRoute, Write
+from fairlead.model.web.sockets import Effect, Handing, Handshake, SocketRoute, Write
 from fairlead.terminals.api import (
     FoundUrl,
     OpenLauncher,
@@ -202,9 +201,5 @@ def _output(text: str) -> bytes:
 
 
 SOCKET: Final = SocketRoute(
-    path="/shell",
-    access="terminal",
-    name="claudecodeui.shell",
-    open=ShellConversation,
-    message_limit=MESSAGE_LIMIT,
+    path="/shell", access="terminal", name="claudecodeui.shell", open=ShellConversation, message_limit=MESSAGE_LIMIT
 )

@@ -14,8 +14,5 @@ class RejectSocket(SilentProtocol):
 
 
 SOCKET: Final = SocketRoute(
-    path="/{path...}",
-    access="view",
-    name="claudecodeui.unknown",
-    open=lambda opening: RejectSocket(),
+    path="/{path...}", access="view", name="claudecodeui.unknown", open=lambda opening: RejectSocket()
 )

@@ -18,24 +18,16 @@ from fairlead.clients.cognova import (
     terminal,
 )
 from fairlead.clients.cognova.history import PROJECTION
-from fairlead.clients.cognova.rest import with_errors
+from fairlead.clients.cognova.rest import with_errors, with_token
 from fairlead.model.web.routes import ClientProtocol
 
-_ROUTES: Final = (
-    *account.ROUTES,
-    *conversations.ROUTES,
-    *tasks.ROUTES,
-    *documents_and_memory.ROUTES,
-    *secrets_and_hooks.ROUTES,
-    *scheduled.ROUTES,
-    *notification_settings.ROUTES,
-)
+_MODULES = (account, conversations, tasks, documents_and_memory, secrets_and_hooks, scheduled, notification_settings)
 
 PROTOCOL: Final = ClientProtocol(
     name="cognova",
     prefix="/cognova",
-    routes=tuple(map(with_errors, _ROUTES)),
-    sockets=(chat.SOCKET, notifications.SOCKET, *terminal.SOCKETS),
+    routes=tuple(with_errors(route) for module in _MODULES for route in module.ROUTES),
+    sockets=tuple(with_token(socket) for socket in (chat.SOCKET, notifications.SOCKET, *terminal.SOCKETS)),
     views=(PROJECTION,),
     door_login="basic",
 )

@@ -18,10 +18,7 @@ ROUTES: Final = new_routes()
 def session(request: Request) -> Response:
     who, now = request.who, iso_timestamp(request.at)
     user: dict[str, Any] = {"id": who.user, "name": who.name, "email": "", "emailVerified": False, "image": None}
-    signed: dict[str, Any] = {
-        "id": who.credential,
-        "userId": who.user,
-        "expiresAt": iso_timestamp(who.expires) if who.expires else None,
-    }
+    expires = iso_timestamp(who.expires) if who.expires else None
+    signed: dict[str, Any] = {"id": who.credential, "userId": who.user, "expiresAt": expires}
     times = {"createdAt": now, "updatedAt": now}
     return json_response({"session": signed | times, "user": user | times})

@@ -102,7 +102,6 @@ class BodyFields:
 
 
 def without_none(**values: Any) -> dict[str, Any]:
-    """The values that are not None."""
     return {name: value for name, value in values.items() if value is not None}
 
 

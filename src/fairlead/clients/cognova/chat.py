@@ -5,29 +5,21 @@ A socket joins a conversation by starting it, by sending to it or by subscribing
 conversation's output through `chat_frames`. An error goes to the client that sent the frame.
 """
 
-from collections.abc import Sequence
-from typing import Final, Literal, assert_never
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from fairlead.clients.cognova.chat_frames import ENCODER, Frame, error_frame, numbered_frames
-from fairlead.clients.cognova.chat_messages import (
-    AbortRun,
-    BadFrame,
-    ClientMessage,
-    DecidePermission,
-    Ping,
-    SendMessage,
-    SubscribeTo,
-    read,
-)
-from fairlead.clients.cognova.rest import NOT_FOUND, TOKEN_HEADER
+from fairlead.clients.cognova.chat_messages import read_answer, read_content, read_conversation, read_frame, read_place
+from fairlead.clients.cognova.rest import NOT_FOUND
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
-from fairlead.model.errors import FairleadError, NotFound
+from fairlead.model.content import Content
+from fairlead.model.errors import BadRequest, FairleadError, NotFound
 from fairlead.model.formats.frames import json_frame
 from fairlead.model.formats.numbered_frames import FRAMES, number
 from fairlead.model.gateway import Cursor
-from fairlead.model.ids import MessageId, RequestId, SessionId, session_id
+from fairlead.model.ids import MessageId, SessionId, session_id
 from fairlead.model.web.requests import do
 from fairlead.model.web.sockets import Effect, Flow, Handshake, RunFlow, SocketRoute, Subscribe, Subscribed, Write
 
@@ -37,8 +29,6 @@ WAITING: Final = 100
 limit."""
 TRIES: Final = 5
 """Number of attempts of an interrupt whose message is on its way from the queue to the agent."""
-
-Asked = SendMessage | AbortRun | SubscribeTo
 
 
 class ChatConversation:
@@ -57,11 +47,16 @@ class ChatConversation:
         return (Write(json_frame({"type": "chat:connected"})),)
 
     def received(self, data: bytes, text: bool) -> Sequence[Effect]:
+        conversation = SessionId("")
         try:
-            message = read(data)
-        except BadFrame as error:
-            return (Write(error_frame(error.message, error.conversation)),)
-        return () if message is None else self._act(message)
+            message = read_frame(data)
+            kind = message.get("type")
+            starts = kind == "chat:send" and message.get("conversationId") in (None, "")
+            if kind in ("chat:send", "chat:interrupt", "chat:subscribe") and not starts:
+                conversation = read_conversation(message)
+            return self._act(kind, message, conversation)
+        except BadRequest as error:
+            return (Write(error_frame(error.message, conversation)),)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
         return (Write(error_frame(error.message)),)
@@ -71,40 +66,36 @@ class ChatConversation:
 
     # --- requests of the client
 
-    def _act(self, message: ClientMessage) -> Sequence[Effect]:
-        match message:
-            case SendMessage(conversation=None):
-                return self._ask(session_id(self._fresh()), message)
-            case SendMessage(conversation=session) | AbortRun(conversation=session) | SubscribeTo(conversation=session):
-                assert session is not None
-                return self._ask(session, message)
-            case DecidePermission():
-                return (RunFlow(_decide(message), message.request),)
-            case Ping():
+    def _act(self, kind: Any, message: Mapping[str, Any], conversation: SessionId) -> Sequence[Effect]:
+        """`conversation`: empty for a message that starts one."""
+        match kind:
+            case "chat:send":
+                content, title = read_content(message)
+                session = conversation or session_id(self._fresh())
+                return self._ask(session, self._send(session, content, None if conversation else title))
+            case "chat:interrupt":
+                return self._ask(conversation, _interrupt(conversation))
+            case "chat:subscribe":
+                return self._ask(conversation, self._subscribe_to(conversation, *read_place(message)))
+            case "chat:permission_response":
+                answer = read_answer(message)
+                return (RunFlow(_decide(answer), answer.request),)
+            case "ping":
                 return (Write(json_frame({"type": "pong"})),)
             case _:
-                assert_never(message)
+                return ()
 
-    def _ask(self, session: SessionId, asked: Asked) -> Sequence[Effect]:
+    def _ask(self, session: SessionId, flow: Flow) -> Sequence[Effect]:
         unfinished = self._unfinished.get(session, 0)
         if unfinished >= WAITING:
-            return (
-                Write(error_frame(f"{WAITING} of your messages are waiting already: wait for the agent.", session)),
-            )
+            text = f"{WAITING} of your messages are already waiting: wait for the agent."
+            return (Write(error_frame(text, session)),)
         self._unfinished[session] = unfinished + 1
-        return (RunFlow(self._handle(session, asked), session),)
+        return (RunFlow(self._counted(session, flow), session),)
 
-    def _handle(self, session: SessionId, asked: Asked) -> Flow:
+    def _counted(self, session: SessionId, flow: Flow) -> Flow:
         try:
-            match asked:
-                case SendMessage():
-                    yield from self._send(session, asked)
-                case SubscribeTo():
-                    yield from self._subscribe_to(session, asked)
-                case AbortRun():
-                    yield from _interrupt(session)
-                case _:
-                    assert_never(asked)
+            yield from flow
         except FairleadError as error:
             yield Write(_session_error(session, error))
         finally:
@@ -112,11 +103,12 @@ class ChatConversation:
             if not self._unfinished[session]:
                 del self._unfinished[session]
 
-    def _send(self, session: SessionId, asked: SendMessage) -> Flow:
+    def _send(self, session: SessionId, content: tuple[Content, ...], title: str | None) -> Flow:
+        """Send a message; with a title, start the conversation first."""
         if session not in self._joined:
-            if asked.conversation is None:
+            if title is not None:
                 try:
-                    yield cmd.Create(session=session, title=asked.title)
+                    yield cmd.Create(session=session, title=title)
                 except FairleadError as error:
                     yield Write(error_frame(error.message))
                     return
@@ -128,14 +120,14 @@ class ChatConversation:
                 if frames := _open_requests(session, view):
                     yield Write(frames)
             self._joined.add(session)
-        yield cmd.Send(session=session, content=asked.content)
+        yield cmd.Send(session=session, content=content)
 
     # --- joining
 
-    def _subscribe_to(self, session: SessionId, asked: SubscribeTo) -> Flow:
+    def _subscribe_to(self, session: SessionId, last: int | None, log_id: str) -> Flow:
         view = yield from do(q.GetSession(session))
         frames, status = b"", ""
-        if asked.last is None:
+        if last is None:
             frames, status = _open_requests(session, view), "idle" if view.turn is None else "streaming"
             if session in self._joined:
                 # Everything up to here has been sent or is on its way: a new subscription would send some of it twice.
@@ -143,14 +135,14 @@ class ChatConversation:
                 return
             cursor = Cursor(view.head, view.log_id)
         else:
-            seq = asked.last // FRAMES
+            seq = last // FRAMES
             # A connection may end between two frames of one entry: read that entry again. A position after the log's
             # end is not valid here: the replay then starts at the first entry.
-            cursor = Cursor(max(seq - 1, 0) if seq <= view.head else seq, asked.log_id, asked.last)
+            cursor = Cursor(max(seq - 1, 0) if seq <= view.head else seq, log_id, last)
         answer: Subscribed = yield _subscribe(session, cursor)
         self._joined.add(session)
         ok = answer.verdict == "ok"
-        place = number(answer.head) if asked.last is None else asked.last if ok else 0
+        place = number(answer.head) if last is None else last if ok else 0
         reply = _subscribed(session, answer.verdict, place, answer.log_id, status if ok else "")
         yield Write(reply + frames if ok else reply)
 
@@ -183,10 +175,9 @@ def _interrupt(session: SessionId) -> Flow:
     yield Write(error_frame(NOTHING_RUNS, session))
 
 
-def _decide(given: DecidePermission) -> Flow:
-    behavior: Literal["allow", "deny"] = "allow" if given.allow else "deny"
+def _decide(answer: cmd.AnswerPermission) -> Flow:
     try:
-        yield cmd.AnswerPermission(request=RequestId(given.request), behavior=behavior, message=given.message)
+        yield answer
     except FairleadError as error:
         yield Write(error_frame(error.message, error.data.get("session", "")))
 
@@ -217,11 +208,4 @@ def _session_error(session: SessionId, error: FairleadError) -> bytes:
     return error_frame(NOT_FOUND["session"] if gone else error.message, session)
 
 
-SOCKET: Final = SocketRoute(
-    path="/_ws/chat",
-    access="view",
-    name="cognova.chat",
-    open=ChatConversation,
-    token_query="token",
-    token_header=TOKEN_HEADER,
-)
+SOCKET: Final = SocketRoute(path="/_ws/chat", access="view", name="cognova.chat", open=ChatConversation)

@@ -13,6 +13,7 @@ from fairlead.model import events as ev
 from fairlead.model.formats.delta_progress import DeltaProgress, streamed_chars
 from fairlead.model.formats.frames import json_frame
 from fairlead.model.formats.numbered_frames import FRAMES, number
+from fairlead.model.gateway import EncoderWithoutSignals
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 
@@ -30,15 +31,12 @@ def error_frame(message: str, conversation: str = "") -> bytes:
     return json_frame({"type": "chat:error", **where, "message": message})
 
 
-class ChatEncoder(msgspec.Struct, frozen=True):
+class ChatEncoder(EncoderWithoutSignals, frozen=True):
     """Implements `model.gateway.FrameEncoder` and `ResumableEncoder`."""
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
         """Encode for subscribers that received the deltas while they were streamed."""
         return _encoded(session, entry, streamed_chars)
-
-    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
-        return b""
 
     def catch_up(self, position: int, frame: int) -> "ChatCatchUp":
         return ChatCatchUp(position, frame)

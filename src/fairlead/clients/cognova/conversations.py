@@ -21,7 +21,7 @@ TITLE_LENGTH: Final = 200
 """Maximum characters of a given title; the core rejects longer ones when a session is renamed."""
 LISTED: Final = 50
 PATH: Final = "/api/conversations"
-ONE: Final = f"{PATH}/{{conversation}}"
+ONE: Final = f"{PATH}/{{session}}"
 
 ROUTES: Final = Routes("cognova.conversations.", token_header=TOKEN_HEADER)
 
@@ -46,11 +46,6 @@ def conversation_json(summary: Summary, counted: MessageCount) -> dict[str, Any]
         "endedAt": None if streaming or not counted.messages else iso_timestamp(summary.updated),
         "messageCount": counted.messages,
     }
-
-
-def _session(request: Request) -> SessionId:
-    """The conversation in the path. Raises BadId for a malformed id."""
-    return session_id(request.params["conversation"])
 
 
 @ROUTES.get(PATH, "view", "list")
@@ -86,7 +81,7 @@ def _one(session: SessionId) -> Any:
 @ROUTES.get(ONE, "view", "get")
 def get(request: Request) -> Steps:
     """A conversation with all its messages."""
-    session = _session(request)
+    session = request.session
     renderer = MessageRenderer(session, (yield from _one(session)))
     return LogStream(session=session, renderer=renderer, content_type="application/json")
 
@@ -106,14 +101,13 @@ def rename(request: Request) -> Steps:
     title = request.json(TitleBody).title.strip()
     if not title:
         raise BadRequest(NO_TITLE)
-    session = _session(request)
-    yield cmd.Rename(session=session, title=title)
-    return data((yield from _one(session)))
+    yield cmd.Rename(session=request.session, title=title)
+    return data((yield from _one(request.session)))
 
 
 @ROUTES.delete(ONE, "chat", "delete")
 def delete(request: Request) -> Steps:
     """Delete a conversation; one that does not exist counts as deleted."""
     with contextlib.suppress(NotFound, BadId):
-        yield cmd.Delete(session=_session(request))
+        yield cmd.Delete(session=request.session)
     return data({"success": True})

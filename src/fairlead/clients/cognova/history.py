@@ -60,8 +60,7 @@ class MessageCount(msgspec.Struct):
     answering: bool = False
 
 
-def decode_count(data: bytes) -> MessageCount:
-    return msgspec.msgpack.decode(data, type=MessageCount)
+decode_count: Final = msgspec.msgpack.Decoder(MessageCount).decode
 
 
 class MessageReducer(MemoryReducer[MessageCount]):

@@ -7,12 +7,10 @@ A client that sends nothing gets exactly the protocol's original frames. A clien
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.model.formats.frames import decode_message, json_frame
 from fairlead.model.formats.timestamps import iso_timestamp
-from fairlead.model.web.handing import Handing
-from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute
+from fairlead.model.web.sockets import CloseSocket, Effect, Handing, Handshake, SocketRoute
 from fairlead.notifications.api.feed import TOPICS, Change, FeedEntry, FeedPing, FeedRequest, JoinFeed, read_cursor
 
 CONNECTED: Final = "Notification bus connected"
@@ -87,24 +85,13 @@ CODEC: Final = NotificationCodec()
 
 
 class Notifications(Handing):
-    """Hands the socket to the change feed."""
-
     def __init__(self, opening: Handshake) -> None:
         super().__init__(JoinFeed(CODEC), MESSAGE_LIMIT)
 
     def failed(self, error: FairleadError) -> Sequence[Effect]:
         return (CloseSocket(*FAILED),)
 
-    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
-        return ()
-
 
 SOCKET: Final = SocketRoute(
-    path="/notifications",
-    access="view",
-    name="cognova.notifications",
-    open=Notifications,
-    token_query="token",
-    token_header=TOKEN_HEADER,
-    message_limit=MESSAGE_LIMIT,
+    path="/notifications", access="view", name="cognova.notifications", open=Notifications, message_limit=MESSAGE_LIMIT
 )

@@ -7,6 +7,7 @@ from msgspec import structs
 from fairlead.model.errors import BadId, FairleadError, NotFound
 from fairlead.model.web.requests import Response
 from fairlead.model.web.routes import Request, Route, Routes, Steps, json_response
+from fairlead.model.web.sockets import SocketRoute
 
 TOKEN_HEADER: Final = "x-api-token"
 BODY_LIMIT: Final = 1 << 20
@@ -28,6 +29,10 @@ NOT_FOUND: Final = {
 
 def new_routes() -> Routes:
     return Routes("cognova.", token_header=TOKEN_HEADER, body_limit=BODY_LIMIT)
+
+
+def with_token(socket: SocketRoute) -> SocketRoute:
+    return structs.replace(socket, token_query="token", token_header=TOKEN_HEADER)
 
 
 def data(value: Any) -> Response:

@@ -1,6 +1,7 @@
 """REST for tasks, projects and reminders. Pure."""
 
 import re
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -46,10 +47,8 @@ def _task(fields: BodyFields) -> dict[str, Any]:
 def _with_project(task: Task) -> Detail:
     project = None
     if task.project_id:
-        try:
+        with suppress(NotFound):
             project = item_json((yield GetItem(Project, task.project_id)))
-        except NotFound:
-            project = None
     return item_json(task) | {"project": project}
 
 

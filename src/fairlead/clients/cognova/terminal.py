@@ -9,12 +9,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from fairlead.clients.cognova.rest import TOKEN_HEADER
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, FairleadError
 from fairlead.model.formats.frames import decode_message, json_frame
-from fairlead.model.web.handing import Handing
-from fairlead.model.web.sockets import Effect, Handshake, SocketRoute, Write
+from fairlead.model.web.sockets import Effect, Handing, Handshake, SocketRoute, Write
 from fairlead.terminals.api import JoinShell, Size, TerminalOutput, TerminalReply, TypedKeys
 
 DEFAULT_NAME: Final = "default"
@@ -96,7 +94,7 @@ class ShellConversation(Handing):
 
     def failed(self, error: FairleadError) -> Sequence[Effect]:
         self._failed = True
-        waited = [effect for data in self._kept for effect in self.received(data, True)]
+        waited = [effect for data, text in self._kept for effect in self.received(data, text)]
         return (Write(self._codec.not_started(error)), *waited)
 
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
@@ -117,14 +115,6 @@ def _size(message: dict[str, Any]) -> Size | TerminalReply:
 
 
 SOCKETS: Final = tuple(
-    SocketRoute(
-        path=path,
-        access="terminal",
-        name=name,
-        open=ShellConversation,
-        token_query="token",
-        token_header=TOKEN_HEADER,
-        message_limit=MESSAGE_LIMIT,
-    )
+    SocketRoute(path=path, access="terminal", name=name, open=ShellConversation, message_limit=MESSAGE_LIMIT)
     for path, name in (("/terminal", "cognova.terminal"), ("/_ws/terminal", "cognova.ws-terminal"))
 )

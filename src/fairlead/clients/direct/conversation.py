@@ -14,6 +14,7 @@ from fairlead.clients.direct.messages import ClientMessage, ControlQuestion, Sen
 from fairlead.clients.direct.view import NAME, DirectEncoder, decode_catch_up, line
 from fairlead.model.commands import AnswerPermission, Reply, SetMode
 from fairlead.model.errors import Busy, FairleadError, NotFound, Stale
+from fairlead.model.formats.frames import decode_or_none
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import session_id
 from fairlead.model.queries import GetSession, ReadProjection
@@ -119,10 +120,7 @@ class _Init(msgspec.Struct):
 def initialize_response(init: bytes) -> dict[str, Any]:
     """Build the gateway's answer to `initialize`. The request is never forwarded, since it would replace what the
     gateway itself registered."""
-    try:
-        known = msgspec.json.decode(init or b"{}", type=_Init)
-    except msgspec.DecodeError:
-        known = _Init()
+    known = decode_or_none(msgspec.json.Decoder(_Init).decode, init) or _Init()
     commands = [{"name": name, "description": "", "argumentHint": ""} for name in known.slash_commands]
     styles = {"output_style": known.output_style, "available_output_styles": sorted({"default", known.output_style})}
     return {"commands": commands, **styles, "models": [], "account": {}}

@@ -12,6 +12,7 @@ import msgspec
 from fairlead.model import commands as cmd
 from fairlead.model.content import content_blocks
 from fairlead.model.errors import BadRequest
+from fairlead.model.formats.frames import decode_message
 from fairlead.model.ids import MessageId, RequestId, SessionId, is_uuid
 
 DENIED: Final = "The user does not want this tool to be used."
@@ -40,15 +41,7 @@ ClientMessage = SentCommand | ControlQuestion
 
 
 def read(session: SessionId, data: bytes) -> list[ClientMessage]:
-    parsed: list[ClientMessage] = []
-    for line in data.splitlines():
-        if line.strip():
-            try:
-                message = msgspec.json.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                continue
-            parsed.extend(read_message(session, message))
-    return parsed
+    return [message for line in data.splitlines() for message in read_message(session, decode_message(line))]
 
 
 def read_message(session: SessionId, message: Any) -> Sequence[ClientMessage]:
@@ -82,30 +75,23 @@ def _answer(session: SessionId, request: str, response: Mapping[str, Any]) -> Se
     answer = response.get("response")
     if response.get("subtype") != "success" or not isinstance(answer, dict):
         reason = response.get("error")
-        message = reason if isinstance(reason, str) and reason else DENIED
-        denial = cmd.AnswerPermission(session=session, request=RequestId(request), behavior="deny", message=message)
-        return (SentCommand(denial, about=request),)
+        answer = {"behavior": "deny", "message": reason if isinstance(reason, str) and reason else DENIED}
     if answer.get("behavior") not in ("allow", "deny"):
         return ()
     allowed = answer["behavior"] == "allow"
     given, reason = answer.get("updatedInput"), answer.get("message")
     updates = answer.get("updatedPermissions") if allowed else None
-    commands: list[ClientMessage] = [
-        SentCommand(
-            cmd.AnswerPermission(
-                session=session,
-                request=RequestId(request),
-                behavior="allow" if allowed else "deny",
-                message=reason if isinstance(reason, str) else "",
-                updated_input=given if allowed and isinstance(given, dict) else None,
-                remember=_rules(updates),
-                interrupt=not allowed and answer.get("interrupt") is True,
-            ),
-            about=request,
-        )
-    ]
-    commands.extend(SentCommand(cmd.SetMode(session=session, mode=mode), about=request) for mode in _modes(updates))
-    return commands
+    decision = cmd.AnswerPermission(
+        session=session,
+        request=RequestId(request),
+        behavior="allow" if allowed else "deny",
+        message=reason if isinstance(reason, str) else "",
+        updated_input=given if allowed and isinstance(given, dict) else None,
+        remember=_rules(updates),
+        interrupt=not allowed and answer.get("interrupt") is True,
+    )
+    commands: list[cmd.Command] = [decision, *(cmd.SetMode(session=session, mode=mode) for mode in _modes(updates))]
+    return [SentCommand(command, about=request) for command in commands]
 
 
 def _updates(updates: Any, kind: str) -> list[dict[str, Any]]:

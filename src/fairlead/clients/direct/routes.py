@@ -20,15 +20,10 @@ class Events(msgspec.Struct, frozen=True):
     events: list[Any]
 
 
-class PostAnswers(msgspec.Struct, frozen=True):
-    """`responses`: the responses to control requests among the events, and error records for rejected events."""
-
-    responses: list[dict[str, Any]]
-
-
-@routes.post("/v1/sessions/{session}/events", access="chat", name="direct-send", body=Events)
+@routes.post("/v1/sessions/{session}/events", "chat", "direct-send", body=Events)
 def send(request: Request) -> Steps:
-    """Send messages in the CLI's own input format. The response has the answers to control requests."""
+    """Send messages in the CLI's own input format. The response has the answers to control requests, and error records
+    for rejected events."""
     session = request.session
     given = request.json(Events)
     if len(given.events) > MOST:
@@ -41,4 +36,4 @@ def send(request: Request) -> Steps:
                 responses.append(own_answer(parsed, init))
             else:
                 responses.extend((yield from perform(parsed)))
-    return json_response(PostAnswers(responses))
+    return json_response({"responses": responses})

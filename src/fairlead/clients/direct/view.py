@@ -9,7 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.formats.frames import text_frame
+from fairlead.model.formats.frames import decode_or_none, text_frame
+from fairlead.model.gateway import EncoderWithoutSignals
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.model.views import Made, MemoryReducer
@@ -50,7 +51,7 @@ def agent_line(entry: Entry) -> bytes | None:
     return None if entry.origin == "transcript" and entry.kind == ev.RecordStored.__struct_config__.tag else entry.raw
 
 
-class DirectEncoder(msgspec.Struct, frozen=True):
+class DirectEncoder(EncoderWithoutSignals, frozen=True):
     """Implements `model.gateway.FrameEncoder`."""
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
@@ -61,9 +62,6 @@ class DirectEncoder(msgspec.Struct, frozen=True):
             settled = _request.decode(entry.event)
             if settled.asked:
                 return line({"type": "control_cancel_request", "request_id": settled.request})
-        return b""
-
-    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
         return b""
 
 
@@ -78,8 +76,7 @@ class DirectCatchUp(msgspec.Struct):
         return b"".join(text_frame(raw + b"\n") for raw in (self.init, *self.pending.values()) if raw)
 
 
-def decode_catch_up(data: bytes) -> DirectCatchUp:
-    return msgspec.msgpack.decode(data, type=DirectCatchUp)
+decode_catch_up: Final = msgspec.msgpack.Decoder(DirectCatchUp).decode
 
 
 class DirectReducer(MemoryReducer[DirectCatchUp]):
@@ -102,8 +99,5 @@ class DirectReducer(MemoryReducer[DirectCatchUp]):
 
 
 def _is_init(raw: bytes) -> bool:
-    try:
-        head = _head.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return (head.type, head.subtype) == ("system", "init")
+    head = decode_or_none(_head.decode, raw)
+    return head is not None and (head.type, head.subtype) == ("system", "init")

@@ -7,13 +7,11 @@ Messages from the client are ignored, because the original protocol has no clien
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from fairlead.auth.api.session_keys import ReadKey
 from fairlead.clients.happy.mapper import VIEW
 from fairlead.clients.happy.messages import HappyEncoder
 from fairlead.model.errors import BadRequest, FairleadError
-from fairlead.model.formats.frames import text_frame
+from fairlead.model.formats.frames import json_frame
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import session_id
 from fairlead.model.queries import GetSession
@@ -69,11 +67,6 @@ class HappyConversation(SilentProtocol):
         key = yield from do(ReadKey(self._session))
         cursor = Cursor(self._after, self._log_id)
         subscribed: Subscribed = yield Subscribe(self._session, cursor, HappyEncoder(key), VIEW, lost=self.failed)
-        reply = {
-            "type": "resumed",
-            "verdict": subscribed.verdict,
-            "after_seq": self._after if subscribed.verdict == "ok" else 0,
-            "head": subscribed.head,
-            "log_id": subscribed.log_id,
-        }
-        yield Write(text_frame(msgspec.json.encode(reply)))
+        after = self._after if subscribed.verdict == "ok" else 0
+        place = {"after_seq": after, "head": subscribed.head, "log_id": subscribed.log_id}
+        yield Write(json_frame({"type": "resumed", "verdict": subscribed.verdict, **place}))

@@ -22,7 +22,7 @@ INTERRUPTED: Final = "[Request interrupted by user for tool use]"
 _TITLE_UNITS: Final = 80
 _ELLIPSIS: Final = "..."
 
-_encoder: Final = msgspec.json.Encoder()
+encode: Final = msgspec.json.Encoder().encode
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -38,10 +38,6 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     localId: str = ""
     usage: dict[str, Any] | None = None
     ev: dict[str, Any]
-
-
-def encode(envelope: Envelope) -> bytes:
-    return _encoder.encode(envelope)
 
 
 def envelope_id(event: str, kind: str, which: int | str = 0) -> str:
@@ -100,14 +96,8 @@ def call_start(call: str, name: str, arguments: dict[str, Any], subagent: str = 
     """`subagent`: the subagent that the call starts, if the call itself is shown."""
     title = title_of(name, arguments)
     args = {**arguments, "sessionSubagent": subagent} if subagent else arguments
-    return {
-        "t": "tool-call-start",
-        "call": call,
-        "name": name or "unknown",
-        "title": title,
-        "description": title,
-        "args": args,
-    }
+    names = {"name": name or "unknown", "title": title, "description": title}
+    return {"t": "tool-call-start", "call": call, **names, "args": args}
 
 
 def call_end(call: str, content: Any, is_error: bool, interrupted: bool) -> dict[str, Any]:
@@ -120,12 +110,8 @@ def file_of(ref: str, number: int, source: dict[str, Any]) -> dict[str, Any]:
     kind = source.get("media_type")
     mime = kind if isinstance(kind, str) else ""
     data = source.get("data")
-    block: dict[str, Any] = {
-        "t": "file",
-        "ref": ref,
-        "name": f"image-{number + 1}{_SUFFIXES.get(mime, '')}",
-        "size": _decoded_size(data) if isinstance(data, str) else 0,
-    }
+    size = _decoded_size(data) if isinstance(data, str) else 0
+    block = {"t": "file", "ref": ref, "name": f"image-{number + 1}{_SUFFIXES.get(mime, '')}", "size": size}
     return {**block, "mimeType": mime} if mime else block
 
 

@@ -15,6 +15,7 @@ from fairlead.clients.happy.envelopes import Envelope, envelope_id
 from fairlead.clients.happy.memory import HeldEnd, MappedRequest, MappedSubagent, MapperMemory
 from fairlead.model import events as ev
 from fairlead.model.content import ImageBlock, TextBlock, plain_text
+from fairlead.model.formats.bounded_tables import put, trim
 from fairlead.model.ids import SessionId, event_id, is_uuid, subagent_id, turn_id
 from fairlead.model.store import Entry
 from fairlead.model.views import Made, MemoryReducer, NewRow
@@ -27,11 +28,16 @@ SERVICE_NOTICES: Final = frozenset({"local_command", "command", "unresolved", "l
 The agent's other system records give no envelope."""
 
 
-class _More(TypedDict, total=False):
-    """The optional fields of agent output; `which` distinguishes envelopes of one event."""
+Payload = dict[str, Any]
+Which = int | str
+"""Distinguishes envelopes of one event."""
 
-    which: int | str
-    uuid: str
+
+class _More(TypedDict, total=False):
+    """Optional fields of an envelope."""
+
+    claudeUuid: str
+    localId: str
     usage: dict[str, Any] | None
 
 
@@ -142,7 +148,7 @@ class HappyReducer(MemoryReducer[MapperMemory]):
         for model, usage in event.usage.items():
             if usage.window:
                 memory.windows[model] = usage.window
-        mem.trim(memory.windows, mem.WINDOWS_KEPT)
+        trim(memory.windows, mem.WINDOWS_KEPT)
 
     # --- messages
 
@@ -166,7 +172,7 @@ class HappyReducer(MemoryReducer[MapperMemory]):
         uuid, local = (event.record, event.message) if event.record else (event.message, "")
         for blocks in (files, _text_payloads(event)):
             for number, one in enumerate(blocks):
-                self._put(name, one, role="user", which=number, uuid=uuid, local=local)
+                self._put(name, one, role="user", which=number, claudeUuid=uuid, localId=local)
 
     def _task(self, event: ev.UserMessage, name: str) -> None:
         """Emit a subagent's task once, whether it comes from the agent's stream, its transcript or from `_speaks`."""
@@ -181,10 +187,10 @@ class HappyReducer(MemoryReducer[MapperMemory]):
 
     def _texts(self, event: ev.UserMessage, subagent: str | None = None) -> None:
         for number, payload in enumerate(_text_payloads(event)):
-            self._say(event, payload, subagent, uuid=_record(event), which=number)
+            self._say(event, payload, subagent, claudeUuid=_record(event), which=number)
 
     def _agent_text(self, event: ev.Text | ev.Thinking, payload: dict[str, Any]) -> None:
-        self._say(event, payload, event.subagent, uuid=_record(event), usage=self._usage(event))
+        self._say(event, payload, event.subagent, claudeUuid=_record(event), usage=self._usage(event))
 
     def _usage(self, event: ev.Block) -> dict[str, Any] | None:
         return en.usage_of(event.tokens, self._memory.windows.get(event.model, 0))
@@ -203,11 +209,10 @@ class HappyReducer(MemoryReducer[MapperMemory]):
             known = memory.subagents.setdefault(child, MappedSubagent(event.call))
             known.title = en.subagent_title(event.input)
             known.hidden = event.name == en.HIDDEN
-            mem.trim(memory.subagents, mem.SUBAGENTS_KEPT)
+            trim(memory.subagents, mem.SUBAGENTS_KEPT)
             if known.hidden:
                 return
-        memory.calls[event.call] = event.subagent
-        mem.trim(memory.calls, mem.CALLS_OPEN)
+        put(memory.calls, event.call, event.subagent, mem.CALLS_OPEN)
         start = en.call_start(event.call, event.name, event.input, child)
         self._say(event, start, event.subagent, usage=self._usage(event))
 
@@ -235,7 +240,7 @@ class HappyReducer(MemoryReducer[MapperMemory]):
 
     def _subagent(self, event: ev.SubagentStarted) -> None:
         known = self._memory.subagents.setdefault(event.child, MappedSubagent(event.call))
-        mem.trim(self._memory.subagents, mem.SUBAGENTS_KEPT)
+        trim(self._memory.subagents, mem.SUBAGENTS_KEPT)
         known.call, known.parent, known.over = event.call, event.subagent, False
         known.title = known.title or (event.title or event.kind or event.prompt).strip()
         if not known.root:
@@ -275,8 +280,8 @@ class HappyReducer(MemoryReducer[MapperMemory]):
     # --- permission requests
 
     def _asked(self, event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed, text: str) -> None:
-        self._memory.asked[event.request] = MappedRequest(event.tool, event.call, event.subagent)
-        mem.trim(self._memory.asked, mem.ASKED_OPEN)
+        asked = MappedRequest(event.tool, event.call, event.subagent)
+        put(self._memory.asked, event.request, asked, mem.ASKED_OPEN)
         facts = {"request": event.request, "call": event.call, "tool": event.tool, "state": "asked"}
         self._service(event, text, event.subagent, permission=facts)
 
@@ -292,43 +297,32 @@ class HappyReducer(MemoryReducer[MapperMemory]):
     # --- envelopes
 
     def _say(
-        self, event: ev.Event, payload: dict[str, Any], subagent: str | None = None, **more: Unpack[_More]
+        self, event: ev.Event, payload: Payload, subagent: str | None = None, which: Which = 0, **more: Unpack[_More]
     ) -> None:
         """Emit output of the agent or of a subagent, after the envelopes that must come before it."""
         self._speaks(event, subagent)
-        self._emit(event, payload, subagent, **more)
+        self._emit(event, payload, subagent, which, **more)
 
     def _emit(
-        self, event: ev.Event, payload: dict[str, Any], subagent: str | None = None, **more: Unpack[_More]
+        self, event: ev.Event, payload: Payload, subagent: str | None = None, which: Which = 0, **more: Unpack[_More]
     ) -> None:
         self._memory.time = max(self._memory.time, event.at - 1)
-        self._put(event.id, payload, subagent, **more)
+        self._put(event.id, payload, subagent, which, **more)
 
     def _put(
         self,
         source: str,
-        payload: dict[str, Any],
+        payload: Payload,
         subagent: str | None = None,
-        *,
+        which: Which = 0,
         role: en.Role = "agent",
-        which: int | str = 0,
-        uuid: str = "",
-        local: str = "",
-        usage: dict[str, Any] | None = None,
+        **more: Unpack[_More],
     ) -> None:
         self._memory.time += 1
-        envelope = Envelope(
-            id=envelope_id(source, payload["t"], which),
-            time=self._memory.time,
-            role=role,
-            turn=self._memory.turn if role == "agent" else "",
-            subagent=subagent,
-            claudeUuid=uuid,
-            localId=local,
-            usage=usage,
-            ev=payload,
-        )
-        self._made.append(NewRow(en.encode(envelope), envelope.id))
+        time, turn = self._memory.time, self._memory.turn if role == "agent" else ""
+        name = envelope_id(source, payload["t"], which)
+        envelope = Envelope(id=name, time=time, role=role, turn=turn, subagent=subagent, ev=payload, **more)
+        self._made.append(NewRow(en.encode(envelope), name))
 
 
 def _text_payloads(message: ev.UserMessage) -> list[dict[str, Any]]:

@@ -1,11 +1,8 @@
 """The mapper's state: plain data of bounded size, stored with the rows that it produced."""
 
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 SUBAGENTS_KEPT: Final = 256
 CALLS_OPEN: Final = 4096
@@ -62,10 +59,3 @@ class MapperMemory(msgspec.Struct):
     asked: dict[str, MappedRequest] = {}
     windows: dict[str, int] = {}
     """The context window of each model, from the latest results."""
-
-
-def trim(table: dict[K, V], limit: int) -> None:
-    """Drop the oldest entries (half of `limit`) of a table that exceeds its limit."""
-    if len(table) > limit:
-        for key in list(table)[: limit // 2]:
-            del table[key]

@@ -11,6 +11,7 @@ from fairlead.clients.happy.envelopes import envelope_id
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import BadRequest
 from fairlead.model.formats.frames import text_frame
+from fairlead.model.gateway import EncoderWithoutSignals
 from fairlead.model.ids import MessageId, SessionId, event_id, is_uuid
 from fairlead.model.store import Entry, ProjectionRow
 
@@ -57,7 +58,7 @@ def page_message(row: ProjectionRow, key: SessionKey | None) -> msgspec.Raw:
     return msgspec.Raw(_encoder.encode(message_fields))
 
 
-class HappyEncoder(msgspec.Struct, frozen=True):
+class HappyEncoder(EncoderWithoutSignals, frozen=True):
     """Implements `model.gateway.FrameEncoder`: the rows, encrypted if the session has a key."""
 
     key: SessionKey | None
@@ -66,9 +67,6 @@ class HappyEncoder(msgspec.Struct, frozen=True):
         if self.key is None:
             return text_frame(wire_message(entry.event, entry.seq))
         return text_frame(bytes(page_message(ProjectionRow(entry.seq, entry.seq, entry.at, entry.event), self.key)))
-
-    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
-        return b""
 
 
 # --- in -------------------------------------------------------------------------------------------------

@@ -34,20 +34,6 @@ class PostMessages(msgspec.Struct, frozen=True):
     messages: tuple[Posted, ...]
 
 
-class AcceptedMessage(msgspec.Struct, frozen=True):
-    """`seq` 0: the message is queued; it gets its seq when it is sent to the agent."""
-
-    id: str
-    seq: int
-    localId: str
-    createdAt: int
-    updatedAt: int
-
-
-class AcceptedMessages(msgspec.Struct, frozen=True):
-    messages: tuple[AcceptedMessage, ...]
-
-
 class NewKey(msgspec.Struct, frozen=True):
     """`key` is 32 bytes in base64."""
 
@@ -55,20 +41,15 @@ class NewKey(msgspec.Struct, frozen=True):
     key: str
 
 
-class KeyInUse(msgspec.Struct, frozen=True):
-    scheme: Scheme | None
-
-
-@routes.get(_MESSAGES, access="view", name="happy.messages")
+@routes.get(_MESSAGES, "view", "happy.messages")
 def read(request: Request) -> Steps:
     """Envelopes by seq: those after one, ascending, or those before one, descending."""
     session = request.session
     if "after_seq" in request.query and "before_seq" in request.query:
         raise BadRequest("Give after_seq or before_seq, not both.", field="before_seq")
     limit = request.query_int("limit", PAGE, 1, PAGE_LIMIT)
-    backwards = "before_seq" in request.query
     key = yield ReadKey(session)
-    if backwards:
+    if "before_seq" in request.query:
         before = request.query_int("before_seq", 1, 1, _LAST)
         page = yield from do(ReadRows(session, VIEW, before=before, limit=limit))
         rows = page.rows[::-1]
@@ -84,23 +65,25 @@ def read(request: Request) -> Steps:
     )
 
 
-@routes.post(_MESSAGES, access="chat", name="happy.post", body=PostMessages)
+@routes.post(_MESSAGES, "chat", "happy.post", body=PostMessages)
 def post(request: Request) -> Steps:
-    """Send a user's messages. A localId that was posted before gets the same answer and sends nothing."""
+    """Send a user's messages. A localId that was posted before gets the same answer and sends nothing. A message with
+    the seq 0 is queued; it gets its seq when it is sent to the agent."""
     session = request.session
     given = request.json(PostMessages).messages
     if not 1 <= len(given) <= POST_LIMIT:
         raise BadRequest(f"Send 1 to {POST_LIMIT} messages at once.", limit=POST_LIMIT)
     key = yield ReadKey(session)
     texts = [(posted.localId, text_of(posted, key)) for posted in given]
-    accepted: list[AcceptedMessage] = []
+    accepted = []
     for local, text in texts:
         message = message_id(session, local)
         reply = yield from do(Send(session=session, key=f"happy/{local}", content=(text,), message=message))
         seq = yield FindRow(session, VIEW, row_key(message))
         at = yield from _time(session, reply.seq)
-        accepted.append(AcceptedMessage(row_key(message), seq or 0, local, at, at))
-    return json_response(AcceptedMessages(tuple(accepted)))
+        place = {"id": row_key(message), "seq": seq or 0, "localId": local}
+        accepted.append({**place, "createdAt": at, "updatedAt": at})
+    return json_response({"messages": accepted})
 
 
 def _time(session: SessionId, seq: int) -> Any:
@@ -109,7 +92,7 @@ def _time(session: SessionId, seq: int) -> Any:
     return ev.decode(page.events[0]).at if page.events else 0
 
 
-@routes.get("/v3/sessions/{session}/files/{ref}", access="view", name="happy.file", signed=True)
+@routes.get("/v3/sessions/{session}/files/{ref}", "view", "happy.file", signed=True)
 def image(request: Request) -> Steps:
     """The image that a file envelope's ref names; encrypted if the session has a key."""
     session = request.session
@@ -137,7 +120,7 @@ def image(request: Request) -> Steps:
     return Response(body=data, content_type=kind if kind in _IMAGES else "application/octet-stream")
 
 
-@routes.put(_KEY, access="admin", name="happy.set_key", body=NewKey)
+@routes.put(_KEY, "admin", "happy.set_key", body=NewKey)
 def set_key(request: Request) -> Steps:
     """Encrypt this session's envelopes with this key from now on."""
     session = request.session
@@ -150,13 +133,12 @@ def set_key(request: Request) -> Steps:
         raise BadRequest(f"A key is {KEY_BYTES} bytes in base64.", field="key")
     yield GetSession(session)
     yield SetKey(session, SessionKey(given.scheme, key))
-    return json_response(KeyInUse(given.scheme))
+    return json_response({"scheme": given.scheme})
 
 
-@routes.delete(_KEY, access="admin", name="happy.drop_key")
+@routes.delete(_KEY, "admin", "happy.drop_key")
 def drop_key(request: Request) -> Steps:
-    """Stop encrypting this session's envelopes."""
     session = request.session
     yield GetSession(session)
     yield DropKey(session)
-    return json_response(KeyInUse(None))
+    return json_response({"scheme": None})

@@ -28,10 +28,7 @@ PROTOCOL: Final = ClientProtocol(
         ),
         terminal.SOCKET,
     ),
-    views=(
-        ReducerProjection(fold.NAME, fold.MyLifeDbReducer),
-        ReducerProjection(counting.NAME, counting.CountReducer),
-    ),
+    views=(ReducerProjection(fold.NAME, fold.MyLifeDbReducer), ReducerProjection(counting.NAME, counting.CountReducer)),
     door_options=("pages", "records"),
     check_options=check_options,
     door_login="basic",

@@ -11,7 +11,6 @@ from typing import Any, Final
 from fairlead.clients.mylifedb import permission_answers
 from fairlead.clients.mylifedb.fold import NAME, read_memory
 from fairlead.clients.mylifedb.kinds import read_version
-from fairlead.clients.mylifedb.permission_answers import PermissionAnswer
 from fairlead.clients.mylifedb.rest import SESSION_GONE
 from fairlead.clients.mylifedb.variants import MSGPACK, MyLifeDbEncoder
 from fairlead.model import commands as cmd
@@ -48,8 +47,6 @@ def check_session(opening: Handshake) -> Check:
 
 
 class MyLifeDbConversation:
-    """One client's connection."""
-
     __slots__ = ("_query", "_session", "_unsent", "_variant", "_who")
 
     def __init__(self, opening: Handshake) -> None:
@@ -122,7 +119,7 @@ class MyLifeDbConversation:
             case {"type": "user_message", "content": str(content)} if content:
                 return self._user_message(content, message.get("id"))
             case {"type": "control_request", "request_id": str(), "request": {"subtype": "interrupt"}}:
-                return (RunFlow(self._interrupt(), COMMANDS, ahead=True),)
+                return (RunFlow(self._attempt(self._interrupt(), "interrupt session"), COMMANDS, ahead=True),)
             case {
                 "type": "control_request",
                 "request_id": str(asked),
@@ -130,11 +127,16 @@ class MyLifeDbConversation:
             }:
                 mode = rest.get("mode")
                 return (RunFlow(self._set_mode(asked, mode if isinstance(mode, str) else ""), COMMANDS, ahead=True),)
-            case {"type": "control_response"}:
-                given = permission_answers.read(message)
-                return () if given is None else (RunFlow(self._answer(given), ANSWERS),)
+            case {
+                "type": "control_response",
+                "request_id": str(asked),
+                "response": {"response": {"behavior": "allow" | "deny"} as given},
+            }:
+                answer = permission_answers.answer(self._session, asked, given, message.get("always_allow") is True)
+                return (RunFlow(self._attempt(answer, "answer the request"), ANSWERS),)
             case {"type": "tool_result", "tool_use_id": str(call), "content": str(content)}:
-                return (RunFlow(self._steer(ToolResultBlock(call, content)), COMMANDS, ahead=True),)
+                steer = self._steer(ToolResultBlock(call, content))
+                return (RunFlow(self._attempt(steer, "send tool result"), COMMANDS, ahead=True),)
             case {"type": "subscribe", "fromUuid": str(uuid)} if uuid:
                 return (RunFlow(self._replay_from(uuid), REPLAY),)
             case {"type": "typing", "isTyping": bool(active)} if self._who.may("chat"):
@@ -186,13 +188,17 @@ class MyLifeDbConversation:
             if view.summary.archived:
                 yield cmd.ArchiveSession(session=self._session, archived=False)
 
+    def _attempt(self, flow: Flow, what: str) -> Flow:
+        try:
+            yield from flow
+        except FairleadError as error:
+            yield self._error(f"Failed to {what}: {error.message}", error)
+
     def _interrupt(self) -> Flow:
         try:
             reply = yield from do(cmd.Interrupt(session=self._session))
         except AgentNotRunning as error:
             yield self._error(NOT_RUNNING, error)
-        except FairleadError as error:
-            yield self._error(f"Failed to interrupt session: {error.message}", error)
         else:
             if (reply.data or {}).get("idle"):
                 yield self._error(NOT_RUNNING)
@@ -210,17 +216,8 @@ class MyLifeDbConversation:
             if (reply.data or {}).get("unchanged"):
                 yield self._write({**answer, "response": {"subtype": "set_permission_mode", "mode": mode}})
 
-    def _answer(self, given: PermissionAnswer) -> Flow:
-        try:
-            yield from permission_answers.answer(self._session, given)
-        except FairleadError as error:
-            yield self._error(f"Failed to answer the request: {error.message}", error)
-
     def _steer(self, result: ToolResultBlock) -> Flow:
-        try:
-            yield cmd.Steer(session=self._session, content=(result,))
-        except FairleadError as error:
-            yield self._error(f"Failed to send tool result: {error.message}", error)
+        yield cmd.Steer(session=self._session, content=(result,))
 
     # --- read state: the client expects no answer
 

@@ -10,6 +10,7 @@ import msgspec
 
 from fairlead.clients.mylifedb.streaming import DELTAS
 from fairlead.model import events as ev
+from fairlead.model.formats.frames import decode_or_none
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.model.views import Made, MemoryReducer
@@ -32,8 +33,7 @@ class MessageCounter(msgspec.Struct):
     messages: int = 0
 
 
-def read_counted(data: bytes) -> MessageCounter:
-    return msgspec.msgpack.decode(data, type=MessageCounter)
+read_counted: Final = msgspec.msgpack.Decoder(MessageCounter).decode
 
 
 class CountReducer(MemoryReducer[MessageCounter]):
@@ -58,9 +58,8 @@ def _is_copy(entry: Entry) -> bool:
 
 
 def _is_message(raw: bytes) -> bool:
-    try:
-        record = _records.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    record = decode_or_none(_records.decode, raw)
+    if record is None:
         return False
     aside = record.parent_tool_use_id or record.isSidechain is True or record.isMeta is True
     return not aside and isinstance(record.type, str) and record.type in _KINDS

@@ -15,6 +15,7 @@ from fairlead.clients.mylifedb.pages import Pages
 from fairlead.clients.mylifedb.records import Fields
 from fairlead.clients.mylifedb.streaming import StreamState
 from fairlead.model import events as ev
+from fairlead.model.formats.bounded_tables import drop_oldest
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.model.views import Made, MemoryReducer, NewRow, ReplaceRow, Transient
@@ -81,8 +82,7 @@ class MyLifeDbMemory(msgspec.Struct):
         return "working" if self.turn or self.pending else "idle"
 
 
-def read_memory(data: bytes) -> MyLifeDbMemory:
-    return msgspec.msgpack.decode(data, type=MyLifeDbMemory)
+read_memory: Final = msgspec.msgpack.Decoder(MyLifeDbMemory).decode
 
 
 class MyLifeDbReducer(MemoryReducer[MyLifeDbMemory]):
@@ -203,7 +203,7 @@ class MyLifeDbReducer(MemoryReducer[MyLifeDbMemory]):
             parent = memory.calls.pop(call, parent)
         for call in records.block_ids(blocks, "tool_use", "id"):
             memory.calls[call] = uuid
-            _trim(memory.calls, CALLS)
+            drop_oldest(memory.calls, CALLS)
         if kind == "assistant":
             memory.stream.clear(thread)
         at, session = entry.at, self._session
@@ -225,10 +225,10 @@ class MyLifeDbReducer(MemoryReducer[MyLifeDbMemory]):
                 self._chain(thread, uuid)
         if kind in records.CHAINED:
             memory.uncopied[uuid] = None
-            _trim(memory.uncopied, UNCOPIED)
+            drop_oldest(memory.uncopied, UNCOPIED)
         elif kind == "system":
             memory.aside[uuid] = None
-            _trim(memory.aside, ASIDE)
+            drop_oldest(memory.aside, ASIDE)
         return NewRow(data, uuid)
 
     def _chain(self, thread: str, uuid: str) -> None:
@@ -236,7 +236,7 @@ class MyLifeDbReducer(MemoryReducer[MyLifeDbMemory]):
         if thread:
             tips.pop(thread, None)
         tips[thread] = uuid
-        _trim(tips, THREADS, keep="")
+        drop_oldest(tips, THREADS, keep="")
 
     # --- events
 
@@ -261,7 +261,7 @@ class MyLifeDbReducer(MemoryReducer[MyLifeDbMemory]):
                 memory.driven, memory.wired = True, False
             case ev.SubagentStarted():
                 memory.parents[event.child] = event.call
-                _trim(memory.parents, THREADS)
+                drop_oldest(memory.parents, THREADS)
             case ev.AgentExited():
                 memory.driven = False
                 return [Transient(STREAM + frame) for frame in memory.stream.end()]
@@ -302,14 +302,8 @@ class MyLifeDbReducer(MemoryReducer[MyLifeDbMemory]):
 
 
 def _state(state: str) -> bytes:
-    return records.plain({"type": "session_state", "state": state})
+    return records.encode({"type": "session_state", "state": state})
 
 
 def _todos(todos: Any) -> bytes:
-    return records.plain({"type": "todo_update", "data": {"todos": todos}})
-
-
-def _trim(kept: dict[str, Any], most: int, keep: str | None = None) -> None:
-    """Drop the oldest entry, except `keep`, if there are more than `most`."""
-    if len(kept) > most:
-        del kept[next(name for name in kept if name != keep)]
+    return records.encode({"type": "todo_update", "data": {"todos": todos}})

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.model.errors import BadRequest
+from fairlead.model.formats.frames import decode_or_none
 
 Version = tuple[int, ...]
 
@@ -58,7 +59,7 @@ def read_version(text: str) -> Version:
     if not text:
         return ()
     if not _VERSION.fullmatch(text):
-        raise BadRequest("records must be a version, as 2.1.37.", field="records")
+        raise BadRequest("records must be a version such as 2.1.37.", field="records")
     return tuple(map(int, text.split(".")))
 
 
@@ -69,9 +70,8 @@ def check_options(options: Mapping[str, str]) -> None:
 
 def kinds_of(data: bytes) -> Iterable[str]:
     """Return the names of a record's kind, the most specific first."""
-    try:
-        record = _decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    record = decode_or_none(_decoder.decode, data)
+    if record is None:
         return ()
     inner = record.attachment.get("type") if isinstance(record.attachment, dict) else record.subtype
     names = [str(record.type)]

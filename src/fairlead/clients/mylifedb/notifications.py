@@ -14,16 +14,12 @@ BEAT: Final = b":\n\n"
 
 
 def event(notice: SessionChangeNotice) -> bytes:
-    message = {
-        "type": "claude-session-updated",
-        "timestamp": notice.at,
-        "data": {"sessionId": notice.session, "operation": notice.what},
-    }
+    change = {"sessionId": notice.session, "operation": notice.what}
+    message = {"type": "claude-session-updated", "timestamp": notice.at, "data": change}
     return b"data: %s\n\n" % msgspec.json.encode(message)
 
 
-@routes.get("/api/notifications/stream", access="view", name="notifications", token_query="access_token")
+@routes.get("/api/notifications/stream", "view", "notifications", token_query="access_token")
 def stream(request: Request) -> Steps:
-    """Stream which session changed, as it happens."""
     listener = yield from do(ListenToChanges())
     return ChangeStream(listener=listener, encode=event, beat=BEAT, content_type="text/event-stream")

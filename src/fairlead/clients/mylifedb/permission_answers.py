@@ -4,7 +4,7 @@ An answer decides one request; the session settles other pending requests if the
 names only the request, so the tool and the rules to remember are queried where the answer needs them.
 """
 
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -19,63 +19,34 @@ from fairlead.model.web.sockets import Flow
 _requests: Final = msgspec.json.Decoder(ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed)
 
 
-class PermissionAnswer(msgspec.Struct, frozen=True):
-    """A client's answer. `always`: remember a rule for this tool."""
-
-    request: str
-    behavior: Literal["allow", "deny"]
-    message: str = ""
-    updated_input: dict[str, Any] | None = None
-    always: bool = False
-
-
-def answer(session: SessionId, given: PermissionAnswer) -> Flow:
-    """Answer the request. An answer to a request that is not pending is ignored, as the original does: every client has
-    received the outcome."""
+def answer(session: SessionId, request: str, given: dict[str, Any], always: bool) -> Flow:
+    """Answer the request as the client's response `given` says; `always`: remember a rule for this tool. An answer to a
+    request that is not pending is ignored, as the original does: every client has received the outcome."""
     waiting = yield from do(q.ListPermissions(session))
     events = [_requests.decode(view.event) for view in waiting]
-    own = next((event for event in events if event.request == given.request), None)
+    own = next((event for event in events if event.request == request), None)
     if own is None:
         return
-    tool, denied = own.tool, given.behavior == "deny"
+    allowed, text = given["behavior"] == "allow", given.get("message")
+    updated = given.get("updated_input", given.get("updatedInput"))
+    denial = "" if allowed else f"Permission denied by user for tool: {own.tool}"
     command = cmd.AnswerPermission(
         session=session,
-        request=RequestId(given.request),
-        behavior=given.behavior,
-        message=given.message or (f"Permission denied by user for tool: {tool}" if denied else ""),
-        updated_input=given.updated_input,
-        remember=(tool,) if given.always and tool else (),
-        interrupt=denied,
+        request=RequestId(request),
+        behavior="allow" if allowed else "deny",
+        message=text if isinstance(text, str) and text else denial,
+        updated_input=updated if allowed and isinstance(updated, dict) else None,
+        remember=(own.tool,) if allowed and always and own.tool else (),
+        interrupt=not allowed,
     )
     try:
         try:
             yield command
         except RequestRejected as error:
-            if not given.always or isinstance(error, Stale):
+            if not (allowed and always) or isinstance(error, Stale):
                 raise
             # This user may not be allowed to save a rule for the whole tool: remember the suggested rules.
             suggestions = own.suggestions if isinstance(own, ev.PermissionRequested) else ()
             yield msgspec.structs.replace(command, remember=suggestions)
     except Stale:
         return  # settled meanwhile: every client has received the outcome
-
-
-def read(message: dict[str, Any]) -> PermissionAnswer | None:
-    """Decode an answer; None for a malformed frame, which is ignored like every malformed frame."""
-    request, outer = message.get("request_id"), message.get("response")
-    inner = outer.get("response") if isinstance(outer, dict) else None
-    if not isinstance(request, str) or not isinstance(inner, dict):
-        return None
-    behavior = inner.get("behavior")
-    if behavior not in ("allow", "deny"):
-        return None
-    allowed = behavior == "allow"
-    text = inner.get("message")
-    updated = inner.get("updated_input", inner.get("updatedInput"))
-    return PermissionAnswer(
-        request=request,
-        behavior=behavior,
-        message=text if isinstance(text, str) else "",
-        updated_input=updated if allowed and isinstance(updated, dict) else None,
-        always=allowed and message.get("always_allow") is True,
-    )

@@ -6,13 +6,12 @@ with its process) get a record made from the event.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.formats.json_repair import repair_json
+from fairlead.model.formats.json_repair import decode_repaired, repair_json
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
 
@@ -26,7 +25,7 @@ CHAINED: Final = frozenset({"user", "assistant"})
 """Record types that become the parent of the next record in their thread. Other records have a parent in the thread,
 but are not a parent themselves (except a compact boundary)."""
 _decoder: msgspec.json.Decoder[Fields] = msgspec.json.Decoder(Fields)
-_encoder = msgspec.json.Encoder()
+encode: Final = msgspec.json.Encoder().encode
 
 
 def readable(raw: bytes) -> bytes:
@@ -39,24 +38,15 @@ def readable(raw: bytes) -> bytes:
     return line
 
 
-def _decoded(data: bytes, decode: Callable[[bytes], T]) -> T | None:
-    for repair in (bytes, repair_json):
-        try:
-            return decode(repair(data))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-    return None
-
-
 def fields_of(raw: bytes) -> Fields | None:
     """Decode a record's fields, each as it was written (but half an emoji becomes U+FFFD); None if it is not a JSON
     object."""
-    return _decoded(raw, _decoder.decode)
+    return decode_repaired(_decoder.decode, raw)
 
 
 def value_of(data: bytes) -> Any:
     """Decode a record or a field; None if it cannot be decoded (nested too deep)."""
-    return _decoded(data, msgspec.json.decode)
+    return decode_repaired(msgspec.json.decode, data)
 
 
 def text_of(value: msgspec.Raw | None) -> str:
@@ -92,14 +82,14 @@ def complete_wire_record(fields: Fields, *, parent: str | None, at: int, session
     record.setdefault("parentUuid", raw(parent))
     record.setdefault("timestamp", raw(iso_timestamp(at)))
     record.setdefault("sessionId", raw(text_of(fields.get("session_id")) or session))
-    return _encoder.encode(record)
+    return encode(record)
 
 
 def with_parent_call(data: bytes, fields: Fields, call: str) -> bytes:
     """Append the id of the starting call to a subagent's transcript line, which lacks it; the other bytes stay."""
     if not call or "parentToolUseID" in fields or not data.endswith(b"}"):
         return data
-    return data[:-1] + b',"parentToolUseID":' + _encoder.encode(call) + b"}"
+    return data[:-1] + b',"parentToolUseID":' + encode(call) + b"}"
 
 
 def prompt(fields: Fields, *, parent: str | None, at: int, session: SessionId) -> bytes:
@@ -112,7 +102,7 @@ def prompt(fields: Fields, *, parent: str | None, at: int, session: SessionId) -
         "sessionId": session,
         "message": fields.get("message", NULL),
     }
-    return _encoder.encode(record)
+    return encode(record)
 
 
 def result_record(event: ev.TurnEnded, *, at: int, session: SessionId) -> bytes:
@@ -130,7 +120,7 @@ def result_record(event: ev.TurnEnded, *, at: int, session: SessionId) -> bytes:
         "num_turns": event.model_turns,
         "result": event.text or event.reason,
     }
-    return _encoder.encode(record)
+    return encode(record)
 
 
 def record_uuid(event: str) -> str:
@@ -142,15 +132,15 @@ def record_uuid(event: str) -> str:
 def request_record(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> bytes:
     """Build the record of a permission request that did not come as the agent's `control_request`."""
     request = {"subtype": "can_use_tool", "tool_name": event.tool, "input": event.input, "tool_use_id": event.call}
-    return _encoder.encode({"type": "control_request", "request_id": event.request, "request": request})
+    return encode({"type": "control_request", "request_id": event.request, "request": request})
 
 
 def response_record(event: ev.PermissionResolved) -> bytes:
-    return _encoder.encode({"type": "control_response", "request_id": event.request, "behavior": event.behavior})
+    return encode({"type": "control_response", "request_id": event.request, "behavior": event.behavior})
 
 
 def cancel_record(request: str) -> bytes:
-    return _encoder.encode({"type": "control_cancel_request", "request_id": request})
+    return encode({"type": "control_cancel_request", "request_id": request})
 
 
 def mode_record(event: ev.ModeChanged) -> bytes:
@@ -158,12 +148,8 @@ def mode_record(event: ev.ModeChanged) -> bytes:
     requested the change."""
     request = event.request or record_uuid(event.id)
     response = {"subtype": "set_permission_mode", "mode": event.mode}
-    return _encoder.encode({"type": "control_response", "request_id": request, "response": response})
-
-
-def plain(message: Mapping[str, Any]) -> bytes:
-    return _encoder.encode(message)
+    return encode({"type": "control_response", "request_id": request, "response": response})
 
 
 def raw(value: str | None) -> msgspec.Raw:
-    return msgspec.Raw(_encoder.encode(value))
+    return msgspec.Raw(encode(value))

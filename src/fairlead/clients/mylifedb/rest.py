@@ -5,7 +5,7 @@ roots, a mode that is not allowed), the client gets the rejection's status and r
 """
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import wraps
 from typing import Any, Final, Literal, TypeVar
 
@@ -162,16 +162,15 @@ def list_item(summary: Summary, state: str, messages: int) -> dict[str, Any]:
 # --- lists
 
 
-@routes.get(PREFIX, access="view", name="list")
+@routes.get(PREFIX, "view", "list")
 @with_error_text("Failed to list sessions")
 def sessions(request: Request) -> Steps:
-    """List the sessions that were opened here."""
     found: list[Summary] = yield from q.every_session(transcripts=False)
     numbers = (yield from session_numbers()) if any(not summary.title for summary in found) else {}
     return json_response({"sessions": [session_json(one, numbers.get(one.session, 0)) for one in found]})
 
 
-@routes.get(f"{PREFIX}/all", access="view", name="all")
+@routes.get(f"{PREFIX}/all", "view", "all")
 @with_error_text("Failed to list sessions")
 def all_sessions(request: Request) -> Steps:
     """List all sessions with their state, page by page."""
@@ -214,10 +213,9 @@ def _after(found: list[Summary], cursor: str) -> int:
 # --- one session
 
 
-@routes.post(PREFIX, access="chat", name="create")
+@routes.post(PREFIX, "chat", "create")
 @with_error_text("Failed to create session")
 def create(request: Request) -> Steps:
-    """Create a session, or return the one to resume."""
     body = _body(request, NewSession)
     known = session_id(body.resumeSessionId) if is_uuid(body.resumeSessionId.lower()) else None
     if known is not None:
@@ -246,59 +244,42 @@ def _numbered(summary: Summary) -> Generator[Step, Any, dict[str, Any]]:
     return session_json(summary, number)
 
 
-@routes.get(ONE, access="view", name="get")
+@routes.get(ONE, "view", "get")
 @with_error_text("Failed to get session")
 def get(request: Request) -> Steps:
-    """One session."""
     view = yield from do(q.GetSession(request.session))
     read = yield from do(GetReadState((view.summary.session,)))
     return json_response({**(yield from _numbered(view.summary)), "sessionState": session_state(view.summary, read)})
 
 
-@routes.patch(ONE, access="chat", name="patch")
-@with_error_text("Failed to update session")
-def patch(request: Request) -> Steps:
-    """Rename a session."""
-    yield cmd.Rename(session=request.session, title=_body(request, TitleBody).title)
-    return json_response({"success": True})
+def perform(verb: str, step: Callable[[Request], Step]) -> Handler:
+    """A handler that performs one step and answers with its success."""
+
+    @with_error_text(f"Failed to {verb} session")
+    def handle(request: Request) -> Steps:
+        yield step(request)
+        return json_response({"success": True})
+
+    return handle
 
 
-@routes.delete(ONE, access="chat", name="delete")
-@with_error_text("Failed to delete session")
-def delete(request: Request) -> Steps:
-    """Delete the session's log."""
-    yield cmd.Delete(session=request.session)
-    return json_response({"success": True})
-
-
-@routes.post(f"{ONE}/deactivate", access="chat", name="deactivate")
-@with_error_text("Failed to deactivate session")
-def deactivate(request: Request) -> Steps:
-    """End the agent's process."""
-    yield cmd.Close(session=request.session)
-    return json_response({"success": True})
-
-
-@routes.post(f"{ONE}/archive", access="chat", name="archive")
-@with_error_text("Failed to archive session")
-def archive(request: Request) -> Steps:
-    """Remove a session from the lists."""
-    yield cmd.ArchiveSession(session=request.session)
-    return json_response({"success": True})
-
-
-@routes.post(f"{ONE}/unarchive", access="chat", name="unarchive")
-@with_error_text("Failed to unarchive session")
-def unarchive(request: Request) -> Steps:
-    """Put a session back into the lists."""
-    yield cmd.ArchiveSession(session=request.session, archived=False)
-    return json_response({"success": True})
+routes.patch(ONE, "chat", "patch")(
+    perform("update", lambda request: cmd.Rename(session=request.session, title=_body(request, TitleBody).title))
+)
+routes.delete(ONE, "chat", "delete")(perform("delete", lambda request: cmd.Delete(session=request.session)))
+_CHANGES: Final[Mapping[str, Callable[[Request], Step]]] = {
+    "deactivate": lambda request: cmd.Close(session=request.session),
+    "archive": lambda request: cmd.ArchiveSession(session=request.session),
+    "unarchive": lambda request: cmd.ArchiveSession(session=request.session, archived=False),
+}
+for _verb, _command in _CHANGES.items():
+    routes.post(f"{ONE}/{_verb}", "chat", _verb)(perform(_verb, _command))
 
 
 # --- messages
 
 
-@routes.get(f"{ONE}/messages", access="view", name="messages")
+@routes.get(f"{ONE}/messages", "view", "messages")
 @with_error_text("Failed to read messages")
 def messages(request: Request) -> Steps:
     """One page of the records, counted from 0."""
@@ -329,12 +310,10 @@ def messages(request: Request) -> Steps:
     return json_response(answer)
 
 
-@routes.get(f"{ONE}/history", access="view", name="history")
+@routes.get(f"{ONE}/history", "view", "history")
 @with_error_text("Failed to read session history")
 def history(request: Request) -> Steps:
-    """All records at once, up to 32 MiB, as in MyLifeDB's first version.
-
-    Longer histories need the pages or the socket."""
+    """All records at once, as in MyLifeDB's first version. Longer histories need the pages or the socket."""
     session, version = request.session, read_version(request.query.get("records", ""))
     yield q.WaitLoaded(session)
     found: list[msgspec.Raw] = []
@@ -350,10 +329,9 @@ def history(request: Request) -> Steps:
         after = rows.rows[-1].ordinal
 
 
-@routes.post(f"{ONE}/messages", access="chat", name="send")
+@routes.post(f"{ONE}/messages", "chat", "send")
 @with_error_text("Failed to send message")
 def post_message(request: Request) -> Steps:
-    """Send a message."""
     session = request.session
     body = _body(request, MessageBody)
     if not body.content:

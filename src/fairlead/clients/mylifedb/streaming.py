@@ -9,6 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
+from fairlead.clients.mylifedb.records import encode
+from fairlead.model.formats.frames import decode_or_none
+
 MOST: Final = 1 << 20
 """The maximum number of bytes kept. A late subscriber gets a longer message only when its whole record is there."""
 DELTAS: Final = frozenset({"text.delta", "thinking.delta", "input.delta"})
@@ -19,7 +22,6 @@ FIELDS: Final = {
     "input_json_delta": "partial_json",
     "signature_delta": "signature",
 }
-_encoder = msgspec.json.Encoder()
 
 
 class _Event(msgspec.Struct):
@@ -49,8 +51,7 @@ class StreamPiece(msgspec.Struct):
         if not self.delta:
             return self.raw
         delta = {"type": self.delta, FIELDS[self.delta]: self.text}
-        event = {"type": "content_block_delta", "index": self.index, "delta": delta}
-        return _encoder.encode({"type": "stream_event", "event": event, "parent_tool_use_id": self.thread or None})
+        return _frame({"type": "content_block_delta", "index": self.index, "delta": delta}, self.thread)
 
 
 class StreamState(msgspec.Struct):
@@ -61,9 +62,8 @@ class StreamState(msgspec.Struct):
     size: int = 0
 
     def add(self, raw: bytes) -> None:
-        try:
-            frame = _decoder.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        frame = decode_or_none(_decoder.decode, raw)
+        if frame is None:
             return
         event, thread = frame.event, frame.parent_tool_use_id or ""
         if event.type == "message_start" and thread not in self.open:
@@ -104,9 +104,11 @@ class StreamState(msgspec.Struct):
 
 def stop(thread: str) -> bytes:
     """Build a frame that clears a client's partial message, because it will not be finished or is sent again."""
-    return _encoder.encode(
-        {"type": "stream_event", "event": {"type": "message_stop"}, "parent_tool_use_id": thread or None}
-    )
+    return _frame({"type": "message_stop"}, thread)
+
+
+def _frame(event: dict[str, Any], thread: str) -> bytes:
+    return encode({"type": "stream_event", "event": event, "parent_tool_use_id": thread or None})
 
 
 def _piece(raw: bytes, event: _Event, thread: str) -> StreamPiece:

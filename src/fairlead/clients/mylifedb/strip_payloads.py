@@ -6,11 +6,7 @@ a page of such records is mostly file contents. The client shows the path and th
 
 from typing import Any
 
-import msgspec
-
-from fairlead.clients.mylifedb.records import value_of
-
-_encoder = msgspec.json.Encoder()
+from fairlead.clients.mylifedb.records import encode, value_of
 
 
 def stripped(data: bytes) -> bytes:
@@ -27,7 +23,7 @@ def stripped(data: bytes) -> bytes:
     for block in content if isinstance(content, list) else ():
         if isinstance(block, dict) and block.get("type") == "tool_result":
             block["content"] = ""
-    return _encoder.encode(record)
+    return encode(record)
 
 
 def _strip_file(result: dict[str, Any]) -> bool:

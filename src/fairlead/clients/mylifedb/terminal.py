@@ -12,8 +12,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError
 from fairlead.model.formats.frames import binary_frame
 from fairlead.model.ids import SessionId
-from fairlead.model.web.handing import Handing
-from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute
+from fairlead.model.web.sockets import CloseSocket, Effect, Handing, Handshake, SocketRoute
 from fairlead.terminals.api import JoinTerminal, Size, TerminalOutput, TerminalReply, TypedKeys, session_terminal
 
 EARLY_BYTES: Final = 1 << 20
@@ -39,17 +38,12 @@ class RawCodec:
 
 
 class RawTerminal(Handing):
-    """Hands the socket to the session's terminal."""
-
     def __init__(self, opening: Handshake) -> None:
         session = SessionId(opening.params["session"].lower())
         super().__init__(JoinTerminal(session_terminal(session), RawCodec()), EARLY_BYTES)
 
     def failed(self, error: FairleadError) -> Sequence[Effect]:
         return (CloseSocket(*NOT_ACTIVE),)
-
-    def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
-        return ()
 
 
 SOCKET: Final = SocketRoute(

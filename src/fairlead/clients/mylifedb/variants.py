@@ -11,7 +11,7 @@ from fairlead.clients.mylifedb import kinds
 from fairlead.clients.mylifedb.fold import STATE
 from fairlead.clients.mylifedb.records import value_of
 from fairlead.clients.mylifedb.strip_payloads import stripped
-from fairlead.model.formats.frames import packed_frame, text_frame
+from fairlead.model.formats.frames import decode_message, json_frame, packed_frame, text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 from fairlead.model.views import PASSING
@@ -46,14 +46,14 @@ class MyLifeDbEncoder(msgspec.Struct, frozen=True):
         return self.frame({"type": "typing", "isTyping": typing, "name": name})
 
     def frame(self, message: dict[str, Any]) -> bytes:
-        return packed_frame(message) if self.packed else text_frame(msgspec.json.encode(message))
+        return packed_frame(message) if self.packed else json_frame(message)
 
     def read(self, data: bytes, text: bool) -> dict[str, Any] | None:
         """Decode a client's frame; None if it is not in this connection's encoding, or not an object."""
         if text == self.packed:
             return None
         try:
-            message = msgspec.msgpack.decode(data) if self.packed else msgspec.json.decode(data)
+            message = msgspec.msgpack.decode(data) if self.packed else decode_message(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             return None
         return message if isinstance(message, dict) else None

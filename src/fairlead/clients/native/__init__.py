@@ -2,17 +2,7 @@
 
 from typing import Final
 
-from fairlead.clients.native import (
-    admin,
-    insight,
-    notices,
-    overview,
-    plugins,
-    sessions,
-    shells,
-    terminal,
-    transcripts,
-)
+from fairlead.clients.native import admin, insight, notices, overview, plugins, sessions, shells, terminal, transcripts
 from fairlead.clients.native.codec import SUBPROTOCOLS
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.clients.native.openapi import document
@@ -23,7 +13,7 @@ from fairlead.model.web.sockets import SocketRoute
 routes = Routes()
 
 
-@routes.get("/v1/openapi.json", access="any", name="openapi", answer=dict)
+@routes.get("/v1/openapi.json", "any", "openapi", answer=dict)
 def openapi(request: Request) -> Response:
     """This document."""
     return json_response(document(ROUTES, request.version))
@@ -36,15 +26,9 @@ PROTOCOL: Final = ClientProtocol(
     name="native",
     routes=ROUTES,
     sockets=(
-        SocketRoute(
-            path="/v1/ws",
-            access="view",
-            name="native",
-            open=NativeConversation,
-            subprotocols=SUBPROTOCOLS,
-        ),
-        *terminal.SOCKETS,
-        *shells.SOCKETS,
-        *notices.SOCKETS,
+        SocketRoute(path="/v1/ws", access="view", name="native", open=NativeConversation, subprotocols=SUBPROTOCOLS),
+        terminal.SOCKET,
+        shells.SOCKET,
+        notices.SOCKET,
     ),
 )

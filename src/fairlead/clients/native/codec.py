@@ -4,12 +4,12 @@ An event's JSON is encoded once, when it is stored; the JSON codec only adds its
 knows about commands or subscriptions.
 """
 
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
-from fairlead.clients.native.errors import BadFrame
-from fairlead.model.formats.frames import packed_frame, text_frame
+from fairlead.model.errors import BadRequest
+from fairlead.model.formats.frames import json_frame, packed_frame, text_frame
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry, event_line
 
@@ -17,11 +17,9 @@ JSON: Final = "fairlead.v1.json"
 MSGPACK: Final = "fairlead.v1.msgpack"
 SUBPROTOCOLS: Final = (JSON, MSGPACK)
 
-_json = msgspec.json.Encoder()
 
-
-def json_frame(message: dict[str, Any]) -> bytes:
-    return text_frame(_json.encode(message))
+class BadFrame(BadRequest, code="bad_frame"):
+    """The frame is not in this connection's encoding; it has no id that the answer could carry."""
 
 
 def read_json(data: bytes) -> Any:
@@ -44,54 +42,29 @@ def pop_type(fields: dict[str, Any]) -> str:
     return kind
 
 
-class Codec(Protocol):
-    """Encodes and decodes frames; the core uses only the part that is `model.gateway.FrameEncoder`."""
+class Codec(msgspec.Struct, frozen=True):
+    """Implements `model.gateway.FrameEncoder`, and frames and reads the conversation's own messages the same way."""
 
-    @property
-    def key(self) -> str: ...
-    def encode(self, session: SessionId, entry: Entry) -> bytes: ...
-    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes: ...
-    def frame(self, message: dict[str, Any]) -> bytes: ...
-    def read(self, data: bytes, text: bool) -> Any: ...
-
-
-def _signal(session: SessionId, kind: str, name: str, data: Any) -> dict[str, Any]:
-    message = {"type": kind, "session": session, "name": name}
-    return message if data is None else {**message, "data": data}
-
-
-class JsonCodec(msgspec.Struct, frozen=True):
-    key: ClassVar[str] = "native/json"
+    packed: bool = False
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
-        return text_frame(event_line(session, entry))
-
-    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
-        return self.frame(_signal(session, kind, name, data))
-
-    def frame(self, message: dict[str, Any]) -> bytes:
-        return json_frame(message)
-
-    def read(self, data: bytes, text: bool) -> Any:
-        if not text:
-            raise BadFrame(f"This connection speaks JSON in text frames; for binary ones ask for {MSGPACK}.")
-        return read_json(data)
-
-
-class MsgpackCodec(msgspec.Struct, frozen=True):
-    key: ClassVar[str] = "native/msgpack"
-
-    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        if not self.packed:
+            return text_frame(event_line(session, entry))
         place = {"seq": entry.seq, "prev": entry.prev, "session": session}
-        return self.frame({**place, **msgspec.json.decode(entry.event)})
+        return packed_frame({**place, **msgspec.json.decode(entry.event)})
 
     def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
-        return self.frame(_signal(session, kind, name, data))
+        message = {"type": kind, "session": session, "name": name}
+        return self.frame(message if data is None else {**message, "data": data})
 
     def frame(self, message: dict[str, Any]) -> bytes:
-        return packed_frame(message)
+        return packed_frame(message) if self.packed else json_frame(message)
 
     def read(self, data: bytes, text: bool) -> Any:
+        if not self.packed:
+            if not text:
+                raise BadFrame(f"This connection speaks JSON in text frames; for binary ones ask for {MSGPACK}.")
+            return read_json(data)
         if text:
             raise BadFrame("This connection speaks MessagePack in binary frames.")
         try:
@@ -100,4 +73,4 @@ class MsgpackCodec(msgspec.Struct, frozen=True):
             raise BadFrame("The frame is not MessagePack.") from None
 
 
-CODECS: Final[dict[str, Codec]] = {JSON: JsonCodec(), MSGPACK: MsgpackCodec()}
+CODECS: Final = {JSON: Codec(), MSGPACK: Codec(packed=True)}

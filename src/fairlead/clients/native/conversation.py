@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.clients.native.codec import CODECS, JSON, Codec, frame_fields, pop_type
-from fairlead.clients.native.decode import command, convert
-from fairlead.clients.native.errors import BadFrame
+from fairlead.clients.native.codec import CODECS, JSON, BadFrame, Codec, frame_fields, pop_type
+from fairlead.clients.native.decode import PingFrame, command, convert
 from fairlead.model.commands import Command, Reply
 from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
 from fairlead.model.gateway import Cursor
@@ -30,10 +29,6 @@ from fairlead.model.web.sockets import (
 )
 
 PROTOCOL_NAME: Final = "fairlead.v1"
-
-
-class _PingFrame(msgspec.Struct, frozen=True):
-    pass
 
 
 class _SubscribeFrame(msgspec.Struct, frozen=True):
@@ -95,7 +90,7 @@ class NativeConversation:
         fields.pop("id", None)
         match kind := pop_type(fields):
             case "ping":
-                convert(fields, _PingFrame)
+                convert(fields, PingFrame)
                 return (self._write({"type": "pong", **tag}),)
             case "subscribe":
                 wanted = convert(fields, _SubscribeFrame)

@@ -5,7 +5,6 @@ from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 
-from fairlead.clients.native.errors import UnknownField, UnknownType
 from fairlead.model.commands import Command, Create, Fork, Send, Steer
 from fairlead.model.content import Content, OtherBlock, TextBlock, content_block
 from fairlead.model.errors import BadId, BadRequest
@@ -19,6 +18,18 @@ KINDS: Final[dict[str, type[Command]]] = {str(kind.__struct_config__.tag): kind 
 _USER_BLOCKS: Final = frozenset({"text", "image", "document"})
 """Types of content blocks that a user may send. Only the agent makes other blocks (such as a tool's result)."""
 KEY_LENGTH: Final = 200
+
+
+class UnknownType(BadRequest, code="unknown_type"):
+    pass
+
+
+class UnknownField(BadRequest, code="unknown_field"):
+    """An unknown field is rejected rather than ignored: a client that sends a field expects an effect."""
+
+
+class PingFrame(msgspec.Struct, frozen=True):
+    pass
 
 
 def command(kind: str, fields: dict[str, Any], fresh: Callable[[], str]) -> Command:

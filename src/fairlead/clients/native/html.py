@@ -6,6 +6,7 @@ parts are written as they are, and a late result gets a separate part.
 """
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -76,12 +77,10 @@ class HtmlRenderer:
     def _take_closed(self) -> bytes:
         """Take the closed parts at the front, or all parts if too much is held. Nothing more can be added to them."""
         everything = self._held > HELD_AT_MOST
-        count = 0
-        while count < len(self._page) and (everything or not any(part.open for part in self._page[count].walk())):
-            count += 1
-        if not count:
+        done = list(takewhile(lambda outer: everything or not any(part.open for part in outer.walk()), self._page))
+        if not done:
             return b""
-        done, self._page = self._page[:count], self._page[count:]
+        self._page = self._page[len(done) :]
         gone = {part for outer in done for part in outer.walk()}
         self._calls = {call: part for call, part in self._calls.items() if part not in gone}
         self._subagents = {child: part for child, part in self._subagents.items() if part not in gone}

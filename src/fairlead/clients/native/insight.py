@@ -20,17 +20,13 @@ _OFFSET: Final = re.compile(r"-?[0-9]{1,3}")
 
 @routes.get(
     "/v1/insight",
-    access="view",
-    name="insight",
+    "view",
+    "insight",
     answer=UsageStats,
     query=(
         Param("since", int, "The start, in milliseconds since 1970.", required=True),
         Param("until", int, f"The end, at most {LONGEST} days later.", required=True),
-        Param(
-            "offset",
-            int,
-            "Minutes by which your clock is ahead of UTC (negative: behind). It defines the days.",
-        ),
+        Param("offset", int, "Minutes by which your clock is ahead of UTC (negative: behind). It defines the days."),
     ),
 )
 def usage_stats(request: Request) -> Steps:

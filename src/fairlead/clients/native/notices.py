@@ -6,15 +6,14 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fairlead.clients.native import schemas as b
-from fairlead.clients.native.codec import json_frame, read_json
-from fairlead.clients.native.decode import convert
-from fairlead.clients.native.errors import UnknownType
+from fairlead.clients.native.codec import read_json
+from fairlead.clients.native.decode import UnknownType, convert
 from fairlead.model import commands as cmd
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
-from fairlead.model.web.handing import Handing
+from fairlead.model.formats.frames import json_frame
 from fairlead.model.web.requests import Step, do
 from fairlead.model.web.routes import Param, Request, Routes, Steps, json_response
-from fairlead.model.web.sockets import CloseSocket, Effect, Handshake, SocketRoute, Write
+from fairlead.model.web.sockets import CloseSocket, Effect, Handing, Handshake, SocketRoute, Write
 from fairlead.notifications.api.feed import (
     SUBSCRIBABLE,
     TOPICS,
@@ -113,11 +112,9 @@ class Removed(msgspec.Struct, frozen=True):
 def notice_view(entry: FeedEntry) -> NoticeView:
     notice = entry.item
     if isinstance(notice, Change):
-        kind, session, name = f"{notice.resource}.{notice.action}", "", notice.name
-        if notice.resource == "conversation":
-            session = notice.id
+        kind, session = f"{notice.resource}.{notice.action}", notice.id if notice.resource == "conversation" else ""
     else:
-        kind, session, name = notice.kind, notice.session, notice.name
+        kind, session = notice.kind, notice.session
     return NoticeView(
         seq=entry.seq,
         at=entry.at,
@@ -126,7 +123,7 @@ def notice_view(entry: FeedEntry) -> NoticeView:
         message=notice.message,
         color=notice.color,
         session=session,
-        name=name,
+        name=notice.name,
         meta=notice.meta or {},
     )
 
@@ -136,8 +133,8 @@ def notice_view(entry: FeedEntry) -> NoticeView:
 
 @routes.get(
     "/v1/notices",
-    access="view",
-    name="notices.list",
+    "view",
+    "notices.list",
     answer=NoticePage,
     query=(
         Param("before", int, "The seq of the first known notice."),
@@ -153,7 +150,7 @@ def feed(request: Request) -> Steps:
     return json_response(NoticePage(notices=notices, first=page.first, cursor=cursor_text(page.feed, page.head)))
 
 
-@routes.get("/v1/push/key", access="view", name="push.key", answer=PushKeyView)
+@routes.get("/v1/push/key", "view", "push.key", answer=PushKeyView)
 def push_key(request: Request) -> Steps:
     """The key with which a browser subscribes to push messages."""
     return json_response(PushKeyView((yield PushKey())))
@@ -166,14 +163,9 @@ def _topics(given: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(given))
 
 
-def _push(target: Destination, credential: str) -> PushView:
-    return PushView(
-        id=target.id,
-        device=target.device,
-        topics=target.topics,
-        here=target.device == credential,
-        failed=target.failed or "",
-    )
+def _push(target: Destination) -> PushView:
+    """The view of this device's own subscription: no other one is shown or changed."""
+    return PushView(id=target.id, device=target.device, topics=target.topics, here=True, failed=target.failed or "")
 
 
 def _own(credential: str, id: str = "") -> ListItems:
@@ -183,15 +175,14 @@ def _own(credential: str, id: str = "") -> ListItems:
     return ListItems(Destination, accept)
 
 
-@routes.get(_PUSH, access="view", name="push.list", answer=PushList)
+@routes.get(_PUSH, "view", "push.list", answer=PushList)
 def subscriptions(request: Request) -> Steps:
     """This device's push subscription, if it has one."""
-    who = request.who
-    targets = yield _own(who.credential)
-    return json_response(PushList(tuple(_push(target, who.credential) for target in targets)))
+    targets = yield _own(request.who.credential)
+    return json_response(PushList(tuple(map(_push, targets))))
 
 
-@routes.post(_PUSH, access="view", name="push.subscribe", body=PushBody, answer=PushView, status=201)
+@routes.post(_PUSH, "view", "push.subscribe", body=PushBody, answer=PushView, status=201)
 def subscribe(request: Request) -> Steps:
     """Subscribe this browser to push messages. An older subscription of this device ends."""
     body, who = request.json(PushBody), request.who
@@ -211,7 +202,7 @@ def subscribe(request: Request) -> Steps:
             approves=who.may("approve"),
         )
     )
-    return json_response(_push(target, who.credential), 201)
+    return json_response(_push(target), 201)
 
 
 def _mine(request: Request) -> Generator[Step, Any, Destination]:
@@ -223,16 +214,16 @@ def _mine(request: Request) -> Generator[Step, Any, Destination]:
     return mine
 
 
-@routes.patch(f"{_PUSH}/{{id}}", access="view", name="push.topics", body=TopicsBody, answer=PushView)
+@routes.patch(f"{_PUSH}/{{id}}", "view", "push.topics", body=TopicsBody, answer=PushView)
 def change_topics(request: Request) -> Steps:
     """Change the topics of this browser's subscription."""
     topics = _topics(request.json(TopicsBody).topics)
     target = yield from _mine(request)
     changed = yield EditItem(Destination, target.id, {"topics": topics})
-    return json_response(_push(changed, request.who.credential))
+    return json_response(_push(changed))
 
 
-@routes.delete(f"{_PUSH}/{{id}}", access="view", name="push.unsubscribe", answer=Removed)
+@routes.delete(f"{_PUSH}/{{id}}", "view", "push.unsubscribe", answer=Removed)
 def unsubscribe(request: Request) -> Steps:
     """End this browser's subscription."""
     target = yield from _mine(request)
@@ -240,15 +231,15 @@ def unsubscribe(request: Request) -> Steps:
     return json_response(Removed(True))
 
 
-@routes.post(f"{_PUSH}/{{id}}/test", access="view", name="push.test", answer=PushView)
+@routes.post(f"{_PUSH}/{{id}}/test", "view", "push.test", answer=PushView)
 def try_push(request: Request) -> Steps:
     """Send this browser a test message now."""
     target = yield from _mine(request)
     yield TryTarget(target.id)
-    return json_response(_push(target, request.who.credential))
+    return json_response(_push(target))
 
 
-@routes.post("/v1/answers", access="approve", name="answers.post", body=CodeBody, answer=cmd.Reply)
+@routes.post("/v1/answers", "approve", "answers.post", body=CodeBody, answer=cmd.Reply)
 def answer(request: Request) -> Steps:
     """Answer with the single-use code of a notification, from the device that received it."""
     found = yield from do(RedeemAnswerCode(request.json(CodeBody).code))
@@ -278,7 +269,7 @@ class NoticeCodec:
             raise UnknownType("This socket accepts subscribe and ping.")
         asked = convert(fields, _AskFrame)
         if asked.cursor is not None and read_cursor(asked.cursor) is None:
-            raise BadRequest("cursor must be one that a frame had.", field="cursor")
+            raise BadRequest("cursor must come from an earlier frame.", field="cursor")
         return FeedRequest(frozenset(asked.topics), asked.cursor)
 
     def opened(self, now: int) -> bytes:
@@ -302,8 +293,6 @@ CODEC: Final = NoticeCodec()
 
 
 class Notices(Handing):
-    """Hands the socket to the change feed."""
-
     def __init__(self, opening: Handshake) -> None:
         super().__init__(JoinFeed(CODEC), _SMALL)
 
@@ -314,12 +303,6 @@ class Notices(Handing):
         return (Write(CODEC.failed(error, 0)),)
 
 
-SOCKETS: Final = (
-    SocketRoute(
-        path="/v1/notices/ws",
-        access="view",
-        name="native.notices",
-        open=Notices,
-        message_limit=_SMALL,
-    ),
+SOCKET: Final = SocketRoute(
+    path="/v1/notices/ws", access="view", name="native.notices", open=Notices, message_limit=_SMALL
 )

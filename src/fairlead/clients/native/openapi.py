@@ -15,6 +15,7 @@ _FAILURES: Final = {
     "403": "The credential lacks a scope, or a page of another origin asked.",
     "default": "Any other failure; `code` is stable.",
 }
+_ACCESS: Final = {"public": "Needs no credential.", "any": "Needs any valid credential."}
 _RENDERED: Final[dict[str, dict[str, Any]]] = {
     "sessions.export": {"application/x-ndjson": {}, "text/html": {}},
     "events.list": {"application/x-ndjson": {}},
@@ -76,7 +77,7 @@ def _operation(route: Route, shapes: dict[Any, dict[str, Any]]) -> dict[str, Any
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.about,
-        "description": _access(route),
+        "description": _ACCESS.get(route.access, f"Needs the scope {route.access}."),
         "parameters": [*_in_path(route.path), *(_in_query(param) for param in route.query)],
         "responses": {
             str(route.status): response,
@@ -103,27 +104,11 @@ _IDEMPOTENCY: Final = {
 }
 
 
-def _access(route: Route) -> str:
-    match route.access:
-        case "public":
-            return "Needs no credential."
-        case "any":
-            return "Needs any valid credential."
-        case scope:
-            return f"Needs the scope {scope}."
-
-
 def _in_path(path: str) -> list[dict[str, Any]]:
     names = [part[1:-1].removesuffix("...") for part in path.split("/") if part.startswith("{")]
     return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
 
 
 def _in_query(param: Param) -> dict[str, Any]:
-    described = {"description": param.about} if param.about else {}
-    return {
-        "name": param.name,
-        "in": "query",
-        "required": param.required,
-        "schema": {"type": _KINDS[param.kind]},
-        **described,
-    }
+    fields = {"name": param.name, "in": "query", "required": param.required, "schema": {"type": _KINDS[param.kind]}}
+    return {**fields, "description": param.about} if param.about else fields

@@ -11,13 +11,13 @@ from fairlead.model.web.routes import Param, Request, Routes, Steps, json_respon
 routes = Routes()
 
 
-@routes.get(f"{PATH}/queue", access="view", name="queue.list", answer=b.Queue)
+@routes.get(f"{PATH}/queue", "view", "queue.list", answer=b.Queue)
 def queue(request: Request) -> Steps:
     """Messages that wait for their turn."""
     return json_response(b.Queue((yield q.ReadQueue(request.session))))
 
 
-@routes.patch(f"{PATH}/queue/{{message}}", access="chat", name="queue.move", body=b.MoveQueued, answer=cmd.Reply)
+@routes.patch(f"{PATH}/queue/{{message}}", "chat", "queue.move", body=b.MoveQueued, answer=cmd.Reply)
 def move(request: Request) -> Steps:
     """Move a waiting message."""
     body = request.json(b.MoveQueued)
@@ -27,7 +27,7 @@ def move(request: Request) -> Steps:
     return json_response((yield cmd.MoveMessage(session=request.session, message=message, position=body.position)))
 
 
-@routes.delete(f"{PATH}/queue/{{message}}", access="chat", name="queue.cancel", answer=cmd.Reply)
+@routes.delete(f"{PATH}/queue/{{message}}", "chat", "queue.cancel", answer=cmd.Reply)
 def cancel(request: Request) -> Steps:
     """Cancel a waiting message."""
     message = MessageId(request.params["message"])
@@ -36,15 +36,15 @@ def cancel(request: Request) -> Steps:
 
 @routes.get(
     "/v1/permissions",
-    access="view",
-    name="permissions.list",
+    "view",
+    "permissions.list",
     about="Open permission requests of all sessions.",
     answer=b.Permissions,
 )
 @routes.get(
     f"{PATH}/permissions",
-    access="view",
-    name="permissions.of_session",
+    "view",
+    "permissions.of_session",
     about="Open permission requests of this session.",
     answer=b.Permissions,
 )
@@ -55,8 +55,8 @@ def permissions(request: Request) -> Steps:
 
 @routes.get(
     "/v1/permissions/{request}",
-    access="view",
-    name="permissions.explain",
+    "view",
+    "permissions.explain",
     answer=q.PermissionReport,
     query=(Param("rule", str, "A rule to check before it is remembered."),),
 )
@@ -66,9 +66,7 @@ def explain(request: Request) -> Steps:
     return json_response((yield q.ExplainPermission(request.params["request"], request.query.get("rule", ""), admin)))
 
 
-@routes.post(
-    "/v1/permissions/{request}", access="approve", name="permissions.answer", body=b.AnswerBody, answer=cmd.Reply
-)
+@routes.post("/v1/permissions/{request}", "approve", "permissions.answer", body=b.AnswerBody, answer=cmd.Reply)
 def answer(request: Request) -> Steps:
     """Answer a permission, a question or a plan. The first answer wins."""
     body = request.json(b.AnswerBody)
@@ -85,15 +83,9 @@ def answer(request: Request) -> Steps:
     return json_response(reply)
 
 
+@routes.get("/v1/usage", "view", "usage.all", about="Turns, tokens and cost of all sessions.", answer=q.UsageView)
 @routes.get(
-    "/v1/usage", access="view", name="usage.all", about="Turns, tokens and cost of all sessions.", answer=q.UsageView
-)
-@routes.get(
-    f"{PATH}/usage",
-    access="view",
-    name="usage.of_session",
-    about="Turns, tokens and cost of one session.",
-    answer=q.UsageView,
+    f"{PATH}/usage", "view", "usage.of_session", about="Turns, tokens and cost of one session.", answer=q.UsageView
 )
 def usage(request: Request) -> Steps:
     session = request.session if "session" in request.params else None
@@ -102,8 +94,8 @@ def usage(request: Request) -> Steps:
 
 @routes.get(
     "/v1/search",
-    access="view",
-    name="search",
+    "view",
+    "search",
     answer=b.Hits,
     query=(
         Param("q", str, "The words to find.", required=True),

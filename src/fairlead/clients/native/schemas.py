@@ -4,8 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from fairlead.auth.api.accounts import DEFAULT_SCOPES
-from fairlead.auth.api.credentials import CredentialView, UserView
+from fairlead.auth.api.credentials import DEFAULT_SCOPES, CredentialView, UserView
 from fairlead.model.auth import Scope
 from fairlead.model.commands import Link, Settings
 from fairlead.model.queries import PendingView, QueuedView

@@ -6,15 +6,14 @@ import msgspec
 
 from fairlead.clients.native import schemas as b
 from fairlead.clients.native.decode import check_key, content, message_id
-from fairlead.clients.native.export import JsonlRenderer
 from fairlead.clients.native.html import HtmlRenderer
 from fairlead.clients.native.html_parts import POLICY
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.agents import AgentInvitation
 from fairlead.model.errors import BadRequest
-from fairlead.model.ids import MessageId, session_id
-from fairlead.model.store import SessionFilter, SessionPage
+from fairlead.model.ids import MessageId, SessionId, session_id
+from fairlead.model.store import Entry, SessionFilter, SessionPage, event_line
 from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import LogStream, Param, Request, Routes, Steps, json_response
 
@@ -37,7 +36,7 @@ def _choice(request: Request, name: str, options: tuple[str, ...], default: str)
     return given
 
 
-@routes.post("/v1/sessions", access="chat", name="sessions.create", body=b.CreateSession, answer=cmd.Reply, status=201)
+@routes.post("/v1/sessions", "chat", "sessions.create", body=b.CreateSession, answer=cmd.Reply, status=201)
 def create(request: Request) -> Steps:
     """Create a session, with an optional first message."""
     body = request.json(b.CreateSession)
@@ -62,8 +61,8 @@ def create(request: Request) -> Steps:
 
 @routes.get(
     "/v1/sessions",
-    access="view",
-    name="sessions.list",
+    "view",
+    "sessions.list",
     answer=SessionPage,
     query=(
         Param("q", str, "Words in the title or the first prompt."),
@@ -93,19 +92,19 @@ def list_sessions(request: Request) -> Steps:
     return json_response(page)
 
 
-@routes.get(PATH, access="view", name="sessions.get", answer=q.SessionView)
+@routes.get(PATH, "view", "sessions.get", answer=q.SessionView)
 def get(request: Request) -> Steps:
     """One session in its current state, with the cursor to subscribe from."""
     return json_response((yield q.GetSession(request.session)))
 
 
-@routes.patch(PATH, access="chat", name="sessions.patch", body=b.PatchSession, answer=cmd.Reply)
+@routes.patch(PATH, "chat", "sessions.patch", body=b.PatchSession, answer=cmd.Reply)
 def patch(request: Request) -> Steps:
     """Rename or archive a session."""
     body = request.json(b.PatchSession)
     session = request.session
     if body.title is None and body.archived is None:
-        raise BadRequest("Say what to change: title, archived.")
+        raise BadRequest("The body must have title or archived.")
     reply: Any = None
     if body.title is not None:
         reply = yield cmd.Rename(session=session, title=body.title)
@@ -115,11 +114,7 @@ def patch(request: Request) -> Steps:
 
 
 @routes.delete(
-    PATH,
-    access="chat",
-    name="sessions.delete",
-    answer=cmd.Reply,
-    query=(Param("files", bool, "Delete the agent's own file too."),),
+    PATH, "chat", "sessions.delete", answer=cmd.Reply, query=(Param("files", bool, "Delete the agent's own file too."),)
 )
 def delete(request: Request) -> Steps:
     """Delete the log. The agent's own file stays unless files=true, which needs the scope admin."""
@@ -127,7 +122,7 @@ def delete(request: Request) -> Steps:
     return json_response((yield cmd.Delete(session=request.session, files=files)))
 
 
-@routes.post(f"{PATH}/fork", access="chat", name="sessions.fork", body=b.ForkSession, answer=cmd.Reply, status=201)
+@routes.post(f"{PATH}/fork", "chat", "sessions.fork", body=b.ForkSession, answer=cmd.Reply, status=201)
 def fork(request: Request) -> Steps:
     """Create a session that continues from here, or from the turn of a message."""
     body = request.json(b.ForkSession)
@@ -137,13 +132,13 @@ def fork(request: Request) -> Steps:
     return json_response(reply, 201)
 
 
-@routes.post(f"{PATH}/interrupt", access="chat", name="sessions.interrupt", answer=cmd.Reply)
+@routes.post(f"{PATH}/interrupt", "chat", "sessions.interrupt", answer=cmd.Reply)
 def interrupt(request: Request) -> Steps:
     """Stop the running turn."""
     return json_response((yield cmd.Interrupt(session=request.session, key=idempotency_key(request))))
 
 
-@routes.post(f"{PATH}/share", access="chat", name="sessions.share", body=b.ShareBody, answer=cmd.Reply)
+@routes.post(f"{PATH}/share", "chat", "sessions.share", body=b.ShareBody, answer=cmd.Reply)
 def share(request: Request) -> Steps:
     """Share the session with a user or with everybody, or stop sharing it. Only its owner or an admin may do this."""
     body = request.json(b.ShareBody)
@@ -151,13 +146,13 @@ def share(request: Request) -> Steps:
     return json_response((yield command))
 
 
-@routes.post(f"{PATH}/close", access="chat", name="sessions.close", answer=cmd.Reply)
+@routes.post(f"{PATH}/close", "chat", "sessions.close", answer=cmd.Reply)
 def close(request: Request) -> Steps:
     """Stop the agent's process. The next message resumes the session."""
     return json_response((yield cmd.Close(session=request.session)))
 
 
-@routes.post(f"{PATH}/rewind", access="chat", name="sessions.rewind", body=b.RewindSession, answer=cmd.Reply)
+@routes.post(f"{PATH}/rewind", "chat", "sessions.rewind", body=b.RewindSession, answer=cmd.Reply)
 def rewind(request: Request) -> Steps:
     """Restore files to their state before a message."""
     body = request.json(b.RewindSession)
@@ -165,21 +160,21 @@ def rewind(request: Request) -> Steps:
     return json_response(reply)
 
 
-@routes.post(f"{PATH}/control", access="admin", name="sessions.control", body=b.ControlAgent, answer=cmd.Reply)
+@routes.post(f"{PATH}/control", "admin", "sessions.control", body=b.ControlAgent, answer=cmd.Reply)
 def control(request: Request) -> Steps:
     """Send a request of the agent's own control protocol."""
     body = request.json(b.ControlAgent)
     return json_response((yield cmd.Control(session=request.session, subtype=body.subtype, fields=body.fields)))
 
 
-@routes.post(f"{PATH}/dial-in", access="admin", name="sessions.dial-in", answer=AgentInvitation)
+@routes.post(f"{PATH}/dial-in", "admin", "sessions.dial-in", answer=AgentInvitation)
 def dial_in(request: Request) -> Steps:
     """Expect an agent that a person starts. The answer has the command, with a token that is shown only once."""
     reply = yield from do(cmd.DialIn(session=request.session))
     return json_response(reply.data)
 
 
-@routes.post(f"{PATH}/hand-over", access="chat", name="sessions.hand-over", body=b.HandOverSession, answer=cmd.Reply)
+@routes.post(f"{PATH}/hand-over", "chat", "sessions.hand-over", body=b.HandOverSession, answer=cmd.Reply)
 def hand_over(request: Request) -> Steps:
     """Continue over another link, with the history, now or when the turn is over."""
     body = request.json(b.HandOverSession)
@@ -188,22 +183,20 @@ def hand_over(request: Request) -> Steps:
     return json_response(reply)
 
 
-@routes.delete(f"{PATH}/hand-over", access="chat", name="sessions.hand-over.withdraw", answer=cmd.Reply)
+@routes.delete(f"{PATH}/hand-over", "chat", "sessions.hand-over.withdraw", answer=cmd.Reply)
 def withdraw_hand_over(request: Request) -> Steps:
     """Withdraw a pending hand-over."""
     return json_response((yield cmd.WithdrawHandover(session=request.session, key=idempotency_key(request))))
 
 
-@routes.post(
-    f"{PATH}/environment", access="admin", name="sessions.environment", body=b.SetEnvironment, answer=cmd.Reply
-)
+@routes.post(f"{PATH}/environment", "admin", "sessions.environment", body=b.SetEnvironment, answer=cmd.Reply)
 def environment(request: Request) -> Steps:
     """Set environment variables of the running agent. The setting session_env lists the allowed names."""
     body = request.json(b.SetEnvironment)
     return json_response((yield cmd.SetVariables(session=request.session, variables=body.variables)))
 
 
-@routes.patch(f"{PATH}/settings", access="chat", name="sessions.settings", body=b.PatchSettings, answer=cmd.Reply)
+@routes.patch(f"{PATH}/settings", "chat", "sessions.settings", body=b.PatchSettings, answer=cmd.Reply)
 def settings(request: Request) -> Steps:
     """Change settings; mode needs the scope approve, mcp_servers needs admin.
 
@@ -212,7 +205,7 @@ def settings(request: Request) -> Steps:
     session = request.session
     changes = {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
     if not changes:
-        raise BadRequest("Say what to change, for instance mode or model.")
+        raise BadRequest("The body must have at least one setting, such as mode or model.")
     reply: Any = None
     if "mode" in changes:
         reply = yield cmd.SetMode(session=session, mode=changes.pop("mode"))
@@ -229,8 +222,8 @@ def settings(request: Request) -> Steps:
 
 @routes.get(
     f"{PATH}/messages",
-    access="view",
-    name="messages.list",
+    "view",
+    "messages.list",
     answer=q.EventPage,
     query=(Param("before", int, "`next` of the previous page."), _LIMIT),
 )
@@ -241,7 +234,7 @@ def messages(request: Request) -> Steps:
     return json_response((yield q.ReadMessages(request.session, before, limit)))
 
 
-@routes.post(f"{PATH}/messages", access="chat", name="messages.post", body=b.PostMessage, answer=cmd.Reply)
+@routes.post(f"{PATH}/messages", "chat", "messages.post", body=b.PostMessage, answer=cmd.Reply)
 def post_message(request: Request) -> Steps:
     """Send a prompt, or steer the running turn."""
     body = request.json(b.PostMessage)
@@ -255,8 +248,8 @@ def post_message(request: Request) -> Steps:
 
 @routes.get(
     f"{PATH}/events",
-    access="view",
-    name="events.list",
+    "view",
+    "events.list",
     answer=q.EventPage,
     query=(
         Param("after", int, "The last known seq; 0 for the beginning."),
@@ -278,10 +271,26 @@ def events(request: Request) -> Steps:
     return Response(body=lines, content_type="application/x-ndjson", headers=(*place, *following))
 
 
+class JsonlRenderer:
+    """The log as lines: the stored events, one per line, each with its seq and session in front."""
+
+    def __init__(self, session: SessionId) -> None:
+        self._session = session
+
+    def begin(self) -> bytes:
+        return b""
+
+    def entry(self, entry: Entry) -> bytes:
+        return event_line(self._session, entry) + b"\n"
+
+    def end(self) -> bytes:
+        return b""
+
+
 @routes.get(
     f"{PATH}/export",
-    access="view",
-    name="sessions.export",
+    "view",
+    "sessions.export",
     query=(Param("format", str, "jsonl (the default) or html."),),
     signed=True,
 )

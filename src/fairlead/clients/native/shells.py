@@ -40,30 +40,24 @@ class ShellConversation(TerminalJoining):
         super().__init__(join, codec)
 
 
-@routes.get(PATH, access="terminal", name="terminals.list", answer=ShellList)
+@routes.get(PATH, "terminal", "terminals.list", answer=ShellList)
 def list_shells(request: Request) -> Steps:
     """Your running shells, and those that other users share."""
     return json_response(ShellList((yield ListShells())))
 
 
-@routes.patch(f"{PATH}/{{name}}", access="terminal", name="terminals.share", body=ShareBody, answer=ShellView)
+@routes.patch(f"{PATH}/{{name}}", "terminal", "terminals.share", body=ShareBody, answer=ShellView)
 def share(request: Request) -> Steps:
     """Let other users with the scope terminal watch the shell, or stop that. Only you can type."""
     return json_response((yield ShareShell(request.params["name"], request.json(ShareBody).shared)))
 
 
-@routes.delete(f"{PATH}/{{name}}", access="terminal", name="terminals.end", answer=Exit)
+@routes.delete(f"{PATH}/{{name}}", "terminal", "terminals.end", answer=Exit)
 def end(request: Request) -> Steps:
     """End the shell and its processes."""
     return json_response((yield EndShell(request.params["name"])))
 
 
-SOCKETS: Final = (
-    SocketRoute(
-        path=f"{PATH}/{{name}}",
-        access="terminal",
-        name="native.shell",
-        open=ShellConversation,
-        message_limit=MESSAGE_LIMIT,
-    ),
+SOCKET: Final = SocketRoute(
+    path=f"{PATH}/{{name}}", access="terminal", name="native.shell", open=ShellConversation, message_limit=MESSAGE_LIMIT
 )

@@ -9,18 +9,16 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from fairlead.clients.native.codec import frame_fields, json_frame, pop_type, read_json
-from fairlead.clients.native.decode import convert
-from fairlead.clients.native.errors import UnknownType
+from fairlead.clients.native.codec import frame_fields, pop_type, read_json
+from fairlead.clients.native.decode import PingFrame, UnknownType, convert
 from fairlead.clients.native.sessions import PATH
 from fairlead.model.agents import Exit
 from fairlead.model.errors import FairleadError, NotFound
-from fairlead.model.formats.frames import binary_frame
+from fairlead.model.formats.frames import binary_frame, json_frame
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.web.handing import Handing
 from fairlead.model.web.requests import Step, do
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
-from fairlead.model.web.sockets import Check, CloseSocket, Effect, Handshake, SocketRoute, Write
+from fairlead.model.web.sockets import Check, CloseSocket, Effect, Handing, Handshake, SocketRoute, Write
 from fairlead.terminals.api import (
     JoinShell,
     JoinTerminal,
@@ -42,10 +40,6 @@ NO_TERMINAL: Final = 4404
 _Cells = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
-class _PingFrame(msgspec.Struct, frozen=True):
-    pass
-
-
 class _InputFrame(msgspec.Struct, frozen=True):
     data: str
 
@@ -53,10 +47,6 @@ class _InputFrame(msgspec.Struct, frozen=True):
 class _ResizeFrame(msgspec.Struct, frozen=True):
     cols: _Cells
     rows: _Cells
-
-
-_Frame = _InputFrame | _ResizeFrame | _PingFrame
-_FRAMES: Final[dict[str, type[_Frame]]] = {"input": _InputFrame, "resize": _ResizeFrame, "ping": _PingFrame}
 
 
 class NativeTerminalCodec:
@@ -67,16 +57,17 @@ class NativeTerminalCodec:
 
     def read(self, data: bytes) -> TypedKeys | Size | TerminalReply:
         fields = frame_fields(read_json(data))
-        kind = pop_type(fields)
-        if kind not in _FRAMES:
-            raise UnknownType(f"Unknown frame {kind[:40]!r}: send input, resize or ping.", type=kind[:40])
-        match convert(fields, _FRAMES[kind]):
-            case _InputFrame(data=text):
-                return TypedKeys(text.encode())
-            case _ResizeFrame(cols=columns, rows=rows):
-                return Size(columns, rows)
-            case _PingFrame():
+        match pop_type(fields):
+            case "input":
+                return TypedKeys(convert(fields, _InputFrame).data.encode())
+            case "resize":
+                wanted = convert(fields, _ResizeFrame)
+                return Size(wanted.cols, wanted.rows)
+            case "ping":
+                convert(fields, PingFrame)
                 return TerminalReply(json_frame({"type": "pong"}))
+            case kind:
+                raise UnknownType(f"Unknown frame {kind[:40]!r}: send input, resize or ping.", type=kind[:40])
 
     def output(self, output: TerminalOutput) -> bytes:
         before = b""
@@ -96,8 +87,6 @@ class NativeTerminalCodec:
 
 
 class TerminalJoining(Handing):
-    """Hands the socket to a terminal."""
-
     def __init__(self, join: JoinTerminal | JoinShell, codec: NativeTerminalCodec) -> None:
         super().__init__(join, MESSAGE_LIMIT)
         self._codec = codec
@@ -110,8 +99,6 @@ class TerminalJoining(Handing):
 
 
 class TerminalConversation(TerminalJoining):
-    """Hands the socket to the terminal that a session's agent runs on."""
-
     def __init__(self, opening: Handshake) -> None:
         codec = NativeTerminalCodec()
         super().__init__(JoinTerminal(session_terminal(session_id(opening.params["session"])), codec), codec)
@@ -131,19 +118,17 @@ def _check(opening: Handshake) -> Check:
     return None
 
 
-@routes.get(TERMINAL, access="terminal", name="terminal.show", answer=TerminalView)
+@routes.get(TERMINAL, "terminal", "terminal.show", answer=TerminalView)
 def show(request: Request) -> Steps:
     """The screen of a session's terminal, if its agent runs on one."""
     return json_response((yield from _show_terminal(request.session)))
 
 
-SOCKETS: Final = (
-    SocketRoute(
-        path=TERMINAL,
-        access="terminal",
-        name="native.terminal",
-        open=TerminalConversation,
-        message_limit=MESSAGE_LIMIT,
-        check=_check,
-    ),
+SOCKET: Final = SocketRoute(
+    path=TERMINAL,
+    access="terminal",
+    name="native.terminal",
+    open=TerminalConversation,
+    message_limit=MESSAGE_LIMIT,
+    check=_check,
 )

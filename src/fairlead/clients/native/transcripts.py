@@ -42,8 +42,8 @@ class ArchiveBody(b.Body, frozen=True, kw_only=True):
 
 @routes.get(
     f"{PATH}/glance",
-    access="view",
-    name="sessions.glance",
+    "view",
+    "sessions.glance",
     answer=q.TranscriptPreview,
     query=(Param("limit", int, "Rows of the file, up to 1000."),),
 )
@@ -52,31 +52,27 @@ def preview(request: Request) -> Steps:
     return json_response((yield q.PreviewTranscript(request.session, request.query_int("limit", 100, 1, 1000))))
 
 
-@routes.post("/v1/transcripts/import", access="admin", name="transcripts.import", body=ImportBody, answer=Imported)
+@routes.post("/v1/transcripts/import", "admin", "transcripts.import", body=ImportBody, answer=Imported)
 def import_transcript(request: Request) -> Steps:
     """Read a session's transcript into its log, damaged rows included. Repeated, it adds what is new."""
     body = request.json(ImportBody)
     return json_response((yield ImportTranscript(body.session, body.path)))
 
 
-@routes.post(
-    "/v1/hooks/session-start", access="chat", name="hooks.session-start", body=SessionStartBody, answer=Announced
-)
+@routes.post("/v1/hooks/session-start", "chat", "hooks.session-start", body=SessionStartBody, answer=Announced)
 def announce(request: Request) -> Steps:
     """Announce the session of a CLI that a person started (`fairlead hook --print-settings`)."""
     body = request.json(SessionStartBody)
     return json_response((yield AnnounceSession(session_id(body.session_id), body.transcript_path)))
 
 
-@routes.get("/v1/transcripts/archive", access="admin", name="transcripts.archive", answer=ArchiveView)
+@routes.get("/v1/transcripts/archive", "admin", "transcripts.archive", answer=ArchiveView)
 def archive_state(request: Request) -> Steps:
     """Whether sessions are copied into the gateway's own store before the agent deletes them."""
     return json_response((yield ArchiveTranscripts()))
 
 
-@routes.put(
-    "/v1/transcripts/archive", access="admin", name="transcripts.archive.set", body=ArchiveBody, answer=ArchiveView
-)
+@routes.put("/v1/transcripts/archive", "admin", "transcripts.archive.set", body=ArchiveBody, answer=ArchiveView)
 def archive(request: Request) -> Steps:
     """Enable or disable these copies."""
     return json_response((yield ArchiveTranscripts(request.json(ArchiveBody).on)))

@@ -3,6 +3,7 @@
 from typing import Final
 
 from fairlead.model import events as ev
+from fairlead.model.formats.bounded_tables import drop_oldest
 
 BLOCKS: Final = 256
 """Maximum number of incomplete blocks: one per thread, and some that were abandoned."""
@@ -29,9 +30,8 @@ class DeltaProgress:
             case ev.TextDelta() | ev.InputDelta():
                 size = len(event.text if isinstance(event, ev.TextDelta) else event.json)
                 self._read[event.message, event.block] = event.offset + size
-                if len(self._read) > BLOCKS:
-                    # The oldest block was abandoned and will never be completed.
-                    del self._read[next(iter(self._read))]
+                # The oldest block was abandoned and will never be completed.
+                drop_oldest(self._read, BLOCKS)
                 return 0
             case ev.Text() | ev.ToolCalled():
                 return max(self._read.pop((event.message, event.block), 0), streamed_chars(event, self._position))

@@ -3,9 +3,12 @@
 Client protocols may not import the server's driver, so the functions that they need are in the model.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 _json = msgspec.json.Encoder()
 _msgpack = msgspec.msgpack.Encoder()
@@ -22,8 +25,13 @@ def json_frame(message: Any) -> bytes:
 
 def decode_message(data: bytes) -> Any:
     """A client's message as JSON; None if it is not JSON."""
+    return decode_or_none(msgspec.json.decode, data)
+
+
+def decode_or_none(decode: Callable[[bytes], T], data: bytes) -> T | None:
+    """The data as `decode` reads it; None if it is not in that form."""
     try:
-        return msgspec.json.decode(data)
+        return decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

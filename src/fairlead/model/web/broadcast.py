@@ -36,8 +36,6 @@ BroadcastChannel = Callable[[Sink], ChannelSubscription]
 
 
 class JoinChannel(ServiceCall["BroadcastChannel"], frozen=True):
-    """-> `BroadcastChannel`"""
-
     codec: SessionListCodec
 
 

@@ -13,6 +13,8 @@ from fairlead.model.queries import Query, QueryBase
 
 A = TypeVar("A")
 
+_NO_TOKEN_HEADERS = ("cookie", "authorization", "host", "origin")
+
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
     """A request without its body, as received. `local` is our own address on which it arrived."""
@@ -59,10 +61,27 @@ Refused = Callable[[int, str, str], Response]
 stays the same."""
 
 
-def check_token_header(route: str, name: str) -> None:
-    """Raise ValueError for a header that cannot carry a token: browsers send cookies with unintended requests too."""
-    if name != name.lower() or name in ("cookie", "authorization", "host", "origin"):
-        raise ValueError(f"{route}: the header {name} cannot carry a token")
+class RouteBase(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of every route, of HTTP and of WebSockets.
+
+    `token_query`: a query parameter that carries our token, for clients that cannot set a header. `token_header`: a
+    header that carries it in addition to Authorization, in lower case. `accounts`: the token of a user who signed in
+    with a password is accepted too. `query_first`: a query token takes precedence over a header token, and the header
+    may have any scheme (first word). `refused`: encodes the gate's rejection. A path has parameters as `{name}`; a last
+    `{name...}` takes the rest of the path."""
+
+    path: str
+    name: str
+    token_query: str = ""
+    token_header: str = ""
+    accounts: bool = False
+    query_first: bool = False
+    refused: Refused | None = None
+
+    def __post_init__(self) -> None:
+        # Browsers send cookies with unintended requests too.
+        if self.token_header != self.token_header.lower() or self.token_header in _NO_TOKEN_HEADERS:
+            raise ValueError(f"{self.name}: the header {self.token_header} cannot carry a token")
 
 
 class ServiceCall(msgspec.Struct, Generic[A], frozen=True):

@@ -24,7 +24,7 @@ from fairlead.model.errors import BadRequest
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.store import Entry
 from fairlead.model.views import Projection
-from fairlead.model.web.requests import Head, Refused, Response, Step, check_token_header
+from fairlead.model.web.requests import Head, Refused, Response, RouteBase, Step
 from fairlead.model.web.session_changes import ChangeListenerHandle, SessionChangeNotice
 from fairlead.model.web.sockets import SocketRoute
 
@@ -74,13 +74,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return int(text)
 
 
-def read_json(data: bytes, kind: type[T]) -> T:
+def read_json(data: bytes, kind: type[T], what: str = "The body") -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"The body does not fit: {error}.") from None
+        raise BadRequest(f"{what} does not fit: {error}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise BadRequest("The body is not JSON.") from None
+        raise BadRequest(f"{what} is not JSON.") from None
 
 
 class LogRenderer(Protocol):
@@ -141,34 +141,23 @@ class Param(msgspec.Struct, frozen=True):
     required: bool = False
 
 
-class Route(msgspec.Struct, frozen=True, kw_only=True):
+class Route(RouteBase, frozen=True, kw_only=True):
     """One HTTP route. `about`, `body`, `answer` (one type, or several), `status` and `query` describe it in the OpenAPI
     document, which the native protocol has.
 
-    `token_query`: a query parameter that carries our token, for clients that cannot set a header. `token_header`: a
-    header that carries it in addition to Authorization, in lower case. `accounts`: the token of a user who signed in
-    with a password is accepted too. `query_first`: a query token takes precedence over a header token, and the header
-    may have any scheme (first word). `refused`: encodes the gate's rejection. `signed`: a short-lived signed URL is
-    accepted too. `body_limit`: maximum bytes of the body, if not the default. `form`: the body is a form with files; it
-    is read when the handler requests it (`uploads.api.AcceptForm`). `waits`: the answer may take hours; when the client
-    leaves, or the server stops, the handler is cancelled. `page`: a browser may come here by a link of another site. A
-    path has parameters as `{name}`; a last `{name...}` takes the rest of the path."""
+    `signed`: a short-lived signed URL is accepted too. `body_limit`: maximum bytes of the body, if not the default.
+    `form`: the body is a form with files; it is read when the handler requests it (`uploads.api.AcceptForm`). `waits`:
+    the answer may take hours; when the client leaves, or the server stops, the handler is cancelled. `page`: a browser
+    may come here by a link of another site."""
 
     method: str
-    path: str
     access: Access
-    name: str
     handle: Handler
     about: str = ""
     body: Any = None
     answer: Any = None
     status: int = 200
     query: tuple[Param, ...] = ()
-    token_query: str = ""
-    token_header: str = ""
-    accounts: bool = False
-    query_first: bool = False
-    refused: Refused | None = None
     signed: bool = False
     body_limit: int | None = None
     form: bool = False
@@ -180,7 +169,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"{self.name}: {self.method} {self.path} is not a route")
         if self.access not in ("public", "any", "agent", *get_args(Scope)):
             raise ValueError(f"{self.name}: {self.access} is not a scope")
-        check_token_header(self.name, self.token_header)
+        super().__post_init__()
 
 
 H = TypeVar("H", bound=Callable[[Request], Steps | Answer])

@@ -23,7 +23,7 @@ from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Cursor, FrameEncoder
 from fairlead.model.ids import SessionId
 from fairlead.model.web.broadcast import BroadcastChannel
-from fairlead.model.web.requests import Head, Refused, Response, Step, check_token_header
+from fairlead.model.web.requests import Head, Response, RouteBase, Step
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -89,39 +89,23 @@ class SocketHandle(Protocol):
 
 
 class SocketOwner(Protocol):
-    """The owner of a socket. `attached` is called first and `detached` last, each once."""
-
-    def attached(self, wire: SocketHandle) -> None: ...
-    def received(self, data: bytes) -> None: ...
-    def drained(self) -> None:
-        """The backlog is small again."""
-
-    def detached(self, code: int) -> None: ...
-
-
-class AttachOwner(msgspec.Struct, frozen=True):
-    """Give the socket to an owner that writes at any time (an agent's link). From now on messages go to the owner, and
-    do not count as commands. The messages in `early` came before; the owner receives them first."""
-
-    owner: SocketOwner
-    early: Sequence[bytes] = ()
-
-
-class SocketProxy(Protocol):
-    """An owner that forwards a socket: it also receives the type of each message, and the reason of the close.
-
-    `detached` is called last, once: also if the client left before the proxy was attached. `reason` is the client's."""
+    """The owner of a socket. `attached` is called first and `detached` last, each once; if the client left before the
+    owner was attached, only `detached`. Its `reason` is the client's."""
 
     def attached(self, wire: SocketHandle) -> None: ...
     def received(self, data: bytes, text: bool) -> None: ...
-    def drained(self) -> None: ...
+    def drained(self) -> None:
+        """The backlog is small again."""
+
     def detached(self, code: int, reason: str) -> None: ...
 
 
-class AttachProxy(msgspec.Struct, frozen=True):
-    """Give the socket to a proxy, as `AttachOwner` gives it to an owner."""
+class AttachOwner(msgspec.Struct, frozen=True):
+    """Give the socket to an owner that writes at any time (an agent's link, a proxy). From now on messages go to the
+    owner, and do not count as commands. The messages in `early` came before; the owner receives them first."""
 
-    proxy: SocketProxy
+    owner: SocketOwner
+    early: Sequence[tuple[bytes, bool]] = ()
 
 
 class EnterChannel(msgspec.Struct, frozen=True):
@@ -140,7 +124,7 @@ class RunFlow(msgspec.Struct, frozen=True):
     ahead: bool = False
 
 
-Effect = Write | Signal | CloseSocket | AttachOwner | AttachProxy | EnterChannel | RunFlow
+Effect = Write | Signal | CloseSocket | AttachOwner | EnterChannel | RunFlow
 """Applied at once."""
 
 Flow = Generator[Effect | Subscribe | Unsubscribe | Step, Any, None]
@@ -183,6 +167,31 @@ class SilentProtocol:
         return ()
 
 
+class Handing(SilentProtocol):
+    """Base of protocols that only hand their socket over (to a terminal, a change feed): gives it to the `SocketOwner`
+    that a step returns. Messages before that are kept for the owner, up to `early` bytes; a subclass defines the
+    response to a failed step (`failed`)."""
+
+    def __init__(self, step: Step, early: int) -> None:
+        self._step = step
+        self._room = early
+        self._kept: list[tuple[bytes, bool]] = []
+
+    def opened(self) -> Sequence[Effect]:
+        return (RunFlow(self._hand_over()),)
+
+    def received(self, data: bytes, text: bool) -> Sequence[Effect]:
+        """Keep messages until the owner has the socket; after that it receives them itself."""
+        self._room -= len(data)
+        if self._room >= 0:
+            self._kept.append((data, text))
+        return ()
+
+    def _hand_over(self) -> Flow:
+        owner: SocketOwner = yield self._step
+        yield AttachOwner(owner, self._kept)
+
+
 class Handshake(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a new `SocketProtocol`. `fresh` returns an unused UUID, `now` the time in milliseconds since
     1970."""
@@ -210,28 +219,17 @@ Check = Generator[Step, Any, Response | AcceptedSubprotocol | None]
 or None."""
 
 
-class SocketRoute(msgspec.Struct, frozen=True, kw_only=True):
+class SocketRoute(RouteBase, frozen=True, kw_only=True):
     """One WebSocket path. No socket is public: the gate decides before the upgrade, and `check` after the gate.
 
     `subprotocols` in the order of our preference, the first also for a client that requests none; a client that
-    requests only others is rejected. `token_query`, `token_header`, `accounts`, `query_first` and `refused` as in
-    `Route`; a single-use ticket opens every socket except an agent's. `message_limit`: maximum bytes of one inbound
-    message, if not the default. `compress_query`: a query parameter (`=1`) by which a client requests
-    permessage-deflate; it must offer the extension as well."""
+    requests only others is rejected. A single-use ticket opens every socket except an agent's. `message_limit`: maximum
+    bytes of one inbound message, if not the default. `compress_query`: a query parameter (`=1`) by which a client
+    requests permessage-deflate; it must offer the extension as well."""
 
-    path: str
     access: Scope | Literal["agent"]
-    name: str
     open: Callable[[Handshake], SocketProtocol]
     subprotocols: tuple[str, ...] = ()
-    token_query: str = ""
-    token_header: str = ""
-    accounts: bool = False
-    query_first: bool = False
-    refused: Refused | None = None
     message_limit: int | None = None
     compress_query: str = ""
     check: Callable[[Handshake], Check] | None = None
-
-    def __post_init__(self) -> None:
-        check_token_header(self.name, self.token_header)

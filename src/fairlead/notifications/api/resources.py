@@ -87,8 +87,6 @@ class ListItems(ServiceCall[Any], frozen=True):
 
 
 class ItemCall(ServiceCall[Any], frozen=True):
-    """A call about one item."""
-
     kind: type[Resource]
     id: str
 

@@ -59,22 +59,16 @@ class AnswerOf(msgspec.Struct, frozen=True, kw_only=True):
     behavior: Literal["allow", "deny"]
 
 
-class BadAnswerCode(NotAllowed):
+class BadAnswerCode(NotAllowed, code="bad_answer_code"):
     """The same message whatever is wrong with the code: a guesser learns nothing."""
-
-    code = "bad_answer_code"
 
     def __init__(self) -> None:
         super().__init__("This notification cannot answer any more: open the card of what waits.")
 
 
-class TargetRefused(FairleadError):
+class TargetRefused(FairleadError, code="target_refused", status=400):
     """A target to which Fairlead does not send: no public address, or no address that can be called."""
 
-    code = "target_refused"
-    status = 400
 
-
-class TargetFailed(FairleadError):
-    code = "target_failed"
-    status = 502
+class TargetFailed(FairleadError, code="target_failed", status=502):
+    pass

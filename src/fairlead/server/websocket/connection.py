@@ -38,14 +38,6 @@ class Connection(SocketHandle, Protocol):
     messages of the current socket read (at most 256 KiB) may still be delivered."""
 
     @property
-    def peer(self) -> tuple[str, int] | None:
-        """The socket's other end; None on a Unix socket."""
-
-    @property
-    def closed(self) -> bool:
-        """Nothing more can be sent: a close frame went out or came in, or the peer is gone."""
-
-    @property
     def reason(self) -> str:
         """The reason in the peer's close frame, if that was the first close frame."""
 

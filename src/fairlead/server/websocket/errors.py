@@ -1,39 +1,16 @@
-"""WebSocket errors, as one tree. Errors carry data; drivers turn them into responses."""
-
-from typing import ClassVar
+"""Errors of the WebSocket driver. They carry data; the driver turns them into responses."""
 
 
-class WebSocketError(Exception):
-    pass
-
-
-class FrameError(WebSocketError):
+class FrameError(Exception):
     """The peer broke RFC 6455; `code` is the close code that it gets."""
 
-    code: ClassVar[int]
-
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, code: int = 1002) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.code = code
 
 
-class ProtocolViolation(FrameError):
-    code = 1002
-
-
-class InvalidText(FrameError):
-    code = 1007
-
-
-class MessageTooBig(FrameError):
-    code = 1009
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"a message may have {limit} bytes")
-        self.limit = limit
-
-
-class BadHandshake(WebSocketError):
+class BadHandshake(Exception):
     """The request head is not a WebSocket handshake; `status` and `headers` are the response."""
 
     def __init__(self, status: int, reason: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
@@ -43,7 +20,7 @@ class BadHandshake(WebSocketError):
         self.headers = headers
 
 
-class PeerGone(WebSocketError, OSError):
+class PeerGone(OSError):
     """An ASGI application sends to a peer that has left. An OSError, as ASGI requires."""
 
     def __init__(self, code: int) -> None:
@@ -51,5 +28,5 @@ class PeerGone(WebSocketError, OSError):
         self.code = code
 
 
-class Misuse(WebSocketError, RuntimeError):
+class Misuse(RuntimeError):
     """Our own code made calls in the wrong order."""

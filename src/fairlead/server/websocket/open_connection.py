@@ -6,17 +6,13 @@ The parser calls the endpoint directly, and the endpoint writes to the transport
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Final
 
 from fairlead.model.formats.frames import binary_frame, build_frame, text_frame
 from fairlead.server.shares import CredentialShare
-from fairlead.server.websocket.connection import (
-    DEFAULT_OPTIONS,
-    Connection,
-    ConnectionOptions,
-    Endpoint,
-)
+from fairlead.server.websocket.connection import DEFAULT_OPTIONS, Connection, ConnectionOptions, Endpoint
 from fairlead.server.websocket.deflate import Deflate
 from fairlead.server.websocket.errors import FrameError, Misuse
 from fairlead.server.websocket.frames import ABNORMAL, CLOSE, FIN, close_frame, ping_frame, pong_frame
@@ -40,58 +36,35 @@ def ignore(data: bytes, text: bool = False) -> None:
     """Drop data that a peer sends after the close."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class OpenConnection(asyncio.Protocol):
     """Implements Connection. A server's settings are class attributes."""
-
-    __slots__ = (
-        "_backlog",
-        "_batch_end",
-        "_close_timer",
-        "_congested",
-        "_deflate",
-        "_early",
-        "_endpoint",
-        "_feed",
-        "_heard",
-        "_loop",
-        "_max_write_buffer",
-        "_open",
-        "_parser",
-        "_probes",
-        "_reading_paused",
-        "_share",
-        "_transport",
-        "code",
-        "options",
-        "peer",
-        "reason",
-    )
 
     keepalive: ClassVar[Keepalive] = Keepalive()
     close_timeout: ClassVar[float] = DEFAULT_CLOSE_TIMEOUT
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._transport: asyncio.Transport
-        self.peer: tuple[str, int] | None = None
-        self.options: ConnectionOptions = DEFAULT_OPTIONS
-        self.code = ABNORMAL
-        self.reason = ""
-        self._deflate: Deflate | None = None
-        self._early = b""
-        self._parser: FrameParser | None = None
-        self._feed: Callable[[bytes], None] | None = None
-        self._endpoint: Endpoint | None = None
-        self._batch_end: Callable[[Connection], None] | None = None
-        self._open = False
-        self._max_write_buffer = 0
-        self._close_timer: Timer | None = None
-        self._congested = False
-        self._reading_paused = False
-        self._heard = True
-        self._backlog = 0
-        self._probes: Probes | None = None
-        self._share: CredentialShare | None = None
+    _loop: asyncio.AbstractEventLoop
+    _feed: Callable[[bytes], None]
+    """Handles data: before an endpoint is attached, by the subclass; then, by the parser."""
+    _transport: asyncio.Transport = field(init=False)
+    peer: tuple[str, int] | None = None
+    options: ConnectionOptions = DEFAULT_OPTIONS
+    code: int = ABNORMAL
+    reason: str = ""
+    _deflate: Deflate | None = None
+    _early: bytes = b""
+    _parser: FrameParser | None = None
+    _endpoint: Endpoint | None = None
+    _batch_end: Callable[[Connection], None] | None = None
+    _open: bool = False
+    _max_write_buffer: int = 0
+    _close_timer: Timer | None = None
+    _congested: bool = False
+    _reading_paused: bool = False
+    _heard: bool = True
+    _backlog: int = 0
+    _probes: Probes | None = None
+    _share: CredentialShare | None = None
 
     def accept(self, response: bytes, deflate: Deflate | None) -> None:
         """Send the response to the handshake; from now on the connection is open."""
@@ -113,10 +86,6 @@ class OpenConnection(asyncio.Protocol):
             self._start_parser(partial(endpoint.on_message, self))
 
     # For an endpoint and its application: see Connection.
-
-    @property
-    def closed(self) -> bool:
-        return not self._open
 
     def send(self, frame: bytes) -> None:
         if not self._open:
@@ -209,13 +178,9 @@ class OpenConnection(asyncio.Protocol):
     # Callbacks of the event loop.
 
     def data_received(self, data: bytes) -> None:
-        feed = self._feed
-        if feed is None:
-            self._before_attach(data)
-            return
         self._heard = True
         try:
-            feed(data)
+            self._feed(data)
         except FrameError as error:
             self._end_batch()
             self._fail(error.code, error.reason)
@@ -236,10 +201,6 @@ class OpenConnection(asyncio.Protocol):
             self._call_endpoint(self._endpoint.on_drain)
 
     # Internal.
-
-    def _before_attach(self, data: bytes) -> None:
-        """Handle data that comes before an endpoint is attached."""
-        raise NotImplementedError
 
     def finish(self) -> None:
         """Close the socket when everything written has been sent."""

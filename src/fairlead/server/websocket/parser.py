@@ -6,9 +6,10 @@ besides its payload. All rarer cases leave the loop through a method.
 
 import zlib
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Protocol
 
-from fairlead.server.websocket.errors import InvalidText, MessageTooBig, ProtocolViolation
+from fairlead.server.websocket.errors import FrameError
 from fairlead.server.websocket.frames import (
     BINARY,
     CLOSE,
@@ -53,6 +54,7 @@ class ControlHandler(Protocol):
         """`payload` is the frame's payload, to be echoed; the parser ignores all input after it."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class FrameParser:
     """Turns reads, cut anywhere, into calls: `deliver(data, is_text)` per message, the handler per control frame.
 
@@ -60,41 +62,23 @@ class FrameParser:
     over and the parser must not be fed again; the messages before the error have been delivered.
     """
 
-    __slots__ = (
-        "_ended",
-        "_handler",
-        "_held",
-        "_inflater",
-        "_max_message",
-        "_may_inflate",
-        "_message",
-        "_need",
-        "_room",
-        "_text",
-        "deliver",
-    )
+    deliver: Deliver
+    _handler: ControlHandler
+    _: KW_ONLY
+    max_message: int = DEFAULT_MAX_MESSAGE
+    inflate: bool = False
+    _ended: bool = False
+    _held: bytearray | None = None
+    """The bytes of an incomplete frame; `_need` is the number of bytes required to continue."""
+    _need: int = 0
+    _message: bytearray | None = None
+    """The fragments so far: one buffer, because a list would grow with every empty fragment."""
+    _room: int = field(init=False)
+    _text: bool = False
+    _inflater: "zlib._Decompress | None" = None
 
-    def __init__(
-        self,
-        deliver: Deliver,
-        handler: ControlHandler,
-        *,
-        max_message: int = DEFAULT_MAX_MESSAGE,
-        inflate: bool = False,
-    ) -> None:
-        self.deliver = deliver
-        self._handler = handler
-        self._max_message = max_message
-        self._may_inflate = inflate
-        self._ended = False
-        self._held: bytearray | None = None
-        """The bytes of an incomplete frame; `_need` is the number of bytes required to continue."""
-        self._need = 0
-        self._message: bytearray | None = None
-        """The fragments so far: one buffer, because a list would grow with every empty fragment."""
-        self._room = max_message
-        self._text = False
-        self._inflater: zlib._Decompress | None = None
+    def __post_init__(self) -> None:
+        self._room = self.max_message
 
     def feed(self, data: bytes) -> None:
         if self._ended:
@@ -113,7 +97,7 @@ class FrameParser:
             head = data[offset]
             length = data[offset + 1] - 128
             if length < 0:
-                raise ProtocolViolation("a client's frames must be masked")
+                raise FrameError("a client's frames must be masked")
             key = offset + 2
             if length == 126:
                 key += 2
@@ -130,7 +114,7 @@ class FrameParser:
             if head != _WHOLE_TEXT:
                 self._check_head(head, length)
             if length > self._room and not head & _CONTROL_BIT:
-                raise MessageTooBig(self._max_message)
+                raise FrameError(f"a message may have {self.max_message} bytes", 1009)
             start = key + 4
             stop = start + length
             if stop > end:
@@ -156,12 +140,12 @@ class FrameParser:
     def _check_head(self, head: int, length: int) -> None:
         opcode = head & _OPCODE
         if opcode not in _OPCODES:
-            raise ProtocolViolation(f"opcode {opcode} is reserved")
+            raise FrameError(f"opcode {opcode} is reserved")
         reserved = head & _RESERVED
-        if reserved and not (reserved == RSV1 and self._may_inflate and opcode in (TEXT, BINARY)):
-            raise ProtocolViolation("a reserved bit is set")
+        if reserved and not (reserved == RSV1 and self.inflate and opcode in (TEXT, BINARY)):
+            raise FrameError("a reserved bit is set")
         if opcode & _CONTROL_BIT and (length > MAX_CONTROL_PAYLOAD or not head & FIN):
-            raise ProtocolViolation("a control frame must be whole and at most 125 bytes")
+            raise FrameError("a control frame must be whole and at most 125 bytes")
 
     def _on_control(self, opcode: int, payload: bytes) -> bool:
         """Handle a control frame. Returns True if this was the peer's last frame."""
@@ -179,9 +163,9 @@ class FrameParser:
         opcode = head & _OPCODE
         if opcode == CONTINUATION:
             if self._message is None:
-                raise ProtocolViolation("a continuation without a message")
+                raise FrameError("a continuation without a message")
         elif self._message is not None:
-            raise ProtocolViolation("a new message inside a fragmented one")
+            raise FrameError("a new message inside a fragmented one")
         else:
             self._message = bytearray()
             self._text = opcode == TEXT
@@ -197,7 +181,7 @@ class FrameParser:
             return
         self._message = None
         self._inflater = None
-        self._room = self._max_message
+        self._room = self.max_message
         data = bytes(message)
         if self._text:
             _check_utf8(data)
@@ -208,9 +192,9 @@ class FrameParser:
         try:
             data = inflater.decompress(payload, self._room + 1)
         except zlib.error as error:
-            raise ProtocolViolation("compressed data is damaged") from error
+            raise FrameError("compressed data is damaged") from error
         if len(data) > self._room:
-            raise MessageTooBig(self._max_message)
+            raise FrameError(f"a message may have {self.max_message} bytes", 1009)
         return data
 
 
@@ -218,16 +202,16 @@ def _check_utf8(data: bytes) -> None:
     try:
         data.decode()
     except UnicodeDecodeError:
-        raise InvalidText("a text message must be UTF-8") from None
+        raise FrameError("a text message must be UTF-8", 1007) from None
 
 
 def _close_code(payload: bytes) -> int:
     if not payload:
         return NO_STATUS
     if len(payload) == 1:
-        raise ProtocolViolation("a close code of one byte")
+        raise FrameError("a close code of one byte")
     _check_utf8(payload[2:])
     code = int.from_bytes(payload[:2], "big")
     if not is_sendable_close_code(code):
-        raise ProtocolViolation(f"close code {code} may not be sent")
+        raise FrameError(f"close code {code} may not be sent")
     return code

@@ -2,16 +2,15 @@
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Probes:
     """The open probes. A pong answers its ping and all earlier ones: a peer may answer only the newest ping."""
 
-    __slots__ = ("_next", "_waiting")
-
-    def __init__(self) -> None:
-        self._next = 1
-        self._waiting: deque[tuple[bytes, Callable[[], None]]] = deque()
+    _next: int = 1
+    _waiting: deque[tuple[bytes, Callable[[], None]]] = field(default_factory=deque)
 
     def begin(self, answered: Callable[[], None]) -> bytes:
         """Add a probe; returns the payload of the ping to send."""

@@ -1,6 +1,7 @@
-"""Folders that sessions work in: browsing, inspection, trust."""
+"""Folders that sessions work in: browsing, inspection, trust; and the folders and modes with which a session may be
+opened, for clients that offer a choice."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -12,8 +13,6 @@ class ListTrusted(ServiceCall["tuple[TrustedFolder, ...]"], frozen=True):
 
 
 class InspectFolder(ServiceCall["FolderReport"], frozen=True):
-    """-> `FolderReport`"""
-
     path: str
 
 
@@ -73,3 +72,41 @@ class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
     environment: tuple[str, ...] = ()
     permissions: tuple[str, ...] = ()
     other: tuple[str, ...] = ()
+
+
+class FolderMarks(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A user's display settings of a folder. `name`: shown in place of the folder's name if not empty."""
+
+    name: str = ""
+    starred: bool = False
+    archived: bool = False
+
+
+UNMARKED: Final = FolderMarks()
+
+
+class SessionChoices(msgspec.Struct, frozen=True):
+    """`roots` are the allowed folders, `folders` are folders inside them that users have added, `marks` are the calling
+    user's."""
+
+    roots: tuple[str, ...]
+    folders: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+    marks: dict[str, FolderMarks] = {}
+
+
+class ReadSessionChoices(ServiceCall["SessionChoices"], frozen=True):
+    """-> `SessionChoices`"""
+
+
+class ListFolder(ServiceCall[str], frozen=True):
+    """-> str: the added folder as it is listed, links followed. OutsideRoots, NotFound."""
+
+    path: str
+
+
+class MarkFolder(ServiceCall[None], frozen=True):
+    """-> None. Replaces the calling user's marks of a folder."""
+
+    path: str
+    marks: FolderMarks

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from fairlead.model.transcripts import TranscriptProblem
 from fairlead.model.web.requests import ServiceCall
 
 
@@ -32,13 +33,8 @@ class Announced(msgspec.Struct, frozen=True, kw_only=True):
     listed: bool
 
 
-class DamageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DamageView(TranscriptProblem, frozen=True, kw_only=True, omit_defaults=True):
     """A kind of damage, the file, and the number of occurrences."""
-
-    kind: str
-    path: str
-    count: int = 1
-    detail: str = ""
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):

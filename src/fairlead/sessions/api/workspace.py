@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from fairlead.model.errors import RequestRejected
 from fairlead.model.web.requests import ServiceCall
 
 
@@ -35,8 +36,11 @@ class ReadFile(ServiceCall[bytes], frozen=True):
     path: str
 
 
-class NotRepository(msgspec.Struct, frozen=True):
+class NotRepository(RequestRejected, code="not_repository"):
     """The folder is not part of a git repository inside the roots."""
+
+    def __init__(self) -> None:
+        super().__init__("This folder is not in a git repository.")
 
 
 class GitText(msgspec.Struct, frozen=True):
@@ -47,8 +51,8 @@ class GitText(msgspec.Struct, frozen=True):
     cut: bool = False
 
 
-class ReadGit(ServiceCall["GitText | NotRepository"], frozen=True):
-    """-> `GitText`, or `NotRepository`. Unavailable where git is not installed.
+class ReadGit(ServiceCall["GitText"], frozen=True):
+    """-> `GitText`. Raises NotRepository; Unavailable where git is not installed.
 
     `status`: in git's porcelain format 2, with the branch. `diff`: uncommitted changes of one file. `log`: the last
     `count` commits. `commit`: one commit's diff. `old`: a file as in the last commit. `branches`: all branches.

@@ -10,6 +10,7 @@ from functools import partial
 
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
+from fairlead.model.formats.bounded_tables import keep_newest
 from fairlead.model.gateway import Sink
 from fairlead.model.ids import SessionId
 from fairlead.model.scopes import require_scope
@@ -19,7 +20,6 @@ from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.session_changes import SessionChangeNotice
 from fairlead.sessions.fanout.hub import BUFFER
 from fairlead.sessions.fanout.session_changes import ChangeListener, SessionChanges
-from fairlead.system.bounded import keep_newest
 from fairlead.system.tasks import TaskSet
 
 MAX_PENDING_SESSIONS = 256

@@ -42,10 +42,8 @@ log = logging.getLogger("fairlead.views")
 T = TypeVar("T")
 
 
-class ProjectionFailed(FairleadError):
+class ProjectionFailed(FairleadError, code="view_failed"):
     """A reducer raised an unexpected exception. The gateway's log has the traceback."""
-
-    code = "view_failed"
 
     def __init__(self, view: str, session: SessionId) -> None:
         super().__init__(

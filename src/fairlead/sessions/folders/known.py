@@ -13,8 +13,7 @@ from fairlead.model.errors import NotFound, TooMany
 from fairlead.model.scopes import require_scope
 from fairlead.model.store import Documents
 from fairlead.model.web.requests import ServiceHandlers
-from fairlead.sessions.api import session_choices as api
-from fairlead.sessions.api.folders import Folder, FolderPage, ListFolders
+from fairlead.sessions.api import folders as api
 from fairlead.sessions.dependencies import PolicySettings
 from fairlead.sessions.permissions.policy.modes import ModePolicy
 from fairlead.sessions.permissions.policy.paths import inside_any
@@ -41,7 +40,7 @@ class KnownFolders:
             api.ReadSessionChoices: self._read,
             api.ListFolder: self._list,
             api.MarkFolder: self._mark,
-            ListFolders: self._browse,
+            api.ListFolders: self._browse,
         }
 
     async def _read(self, who: Identity, action: api.ReadSessionChoices) -> api.SessionChoices:
@@ -81,12 +80,14 @@ class KnownFolders:
         await self._documents.add(SPACE, folder, {"by": who.name})
         return folder
 
-    async def _browse(self, who: Identity, action: ListFolders) -> FolderPage:
+    async def _browse(self, who: Identity, action: api.ListFolders) -> api.FolderPage:
         if not action.path and len(self._policy.roots) > 1:
-            return FolderPage(path="", folders=tuple(Folder(name=root, path=root) for root in self._policy.roots))
+            return api.FolderPage(
+                path="", folders=tuple(api.Folder(name=root, path=root) for root in self._policy.roots)
+            )
         return await asyncio.to_thread(self._inside, self._resolve(action.path))
 
-    def _inside(self, path: str) -> FolderPage:
+    def _inside(self, path: str) -> api.FolderPage:
         try:
             with os.scandir(path) as entries:
                 visible = (entry for entry in entries if not entry.name.startswith("."))
@@ -96,7 +97,7 @@ class KnownFolders:
         found.sort(key=lambda folder: folder.name.casefold())
         above = os.path.dirname(path)
         parent = above if path != above and inside_any(above, self._policy.roots) else ""
-        return FolderPage(path=path, folders=tuple(found[:MOST]), parent=parent, more=len(found) > MOST)
+        return api.FolderPage(path=path, folders=tuple(found[:MOST]), parent=parent, more=len(found) > MOST)
 
     def _is_folder(self, entry: "os.DirEntry[str]") -> bool:
         """Whether the entry is a folder; a symbolic link counts if its target is a folder inside the roots."""
@@ -107,7 +108,7 @@ class KnownFolders:
         except OSError:
             return False
 
-    def _folder(self, entry: "os.DirEntry[str]") -> Folder:
+    def _folder(self, entry: "os.DirEntry[str]") -> api.Folder:
         # A name that is not UTF-8 is shown with replacement characters; picking it raises NotFound.
         name, path = (os.fsencode(text).decode(errors="replace") for text in (entry.name, entry.path))
-        return Folder(name=name, path=path, repository=os.path.exists(os.path.join(entry.path, ".git")))
+        return api.Folder(name=name, path=path, repository=os.path.exists(os.path.join(entry.path, ".git")))

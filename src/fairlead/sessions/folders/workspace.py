@@ -6,7 +6,6 @@ Rule: a path is checked after its symbolic links are followed, and exactly the c
 import asyncio
 import os
 import re
-import stat
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -17,6 +16,7 @@ from fairlead.model.web.requests import ServiceHandlers
 from fairlead.sessions.api.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 from fairlead.sessions.permissions.policy.paths import inside, inside_any
 from fairlead.system import git
+from fairlead.system.regular_files import open_regular
 
 ENTRIES: Final = 5000
 """Maximum number of files and folders in one tree."""
@@ -116,9 +116,9 @@ class WorkspaceReader:
         try:
             real = os.path.realpath(path, strict=True)
             # Files below `.git` are read only through git, which leaves out closed folders.
-            if not self._open(real) or ".git" in real.split("/") or not stat.S_ISREG(os.stat(real).st_mode):
+            if not self._open(real) or ".git" in real.split("/") or not os.path.isfile(real):
                 raise NotFound("file", named)
-            with open(real, "rb", opener=_opened) as opened:
+            with open_regular(real) as opened:
                 about = os.fstat(opened.fileno())
                 # A folder on the path may have become a link since: the opened file must be the checked one.
                 again = os.path.realpath(real, strict=True)
@@ -132,11 +132,11 @@ class WorkspaceReader:
 
     # --- git
 
-    async def _read_git(self, who: Identity, action: ReadGit) -> GitText | NotRepository:
+    async def _read_git(self, who: Identity, action: ReadGit) -> GitText:
         folder = self._folder(who, action.folder)
         found = await asyncio.to_thread(self._repository, folder)
         if found is None:
-            return NotRepository()
+            raise NotRepository
         if not await asyncio.to_thread(git.installed):
             raise Unavailable("git is not installed on this machine.")
         git_dir, top = found
@@ -193,10 +193,6 @@ class WorkspaceReader:
         ]
         secret = [f":(top,exclude,glob)**/{word}{below}" for word in sorted(SECRET) for below in ("", "/**")]
         return (":(top)" if name == "." else f":(top,literal){name}", *closed, *begun, *secret)
-
-
-def _opened(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
 
 
 def _commit(name: str) -> str:

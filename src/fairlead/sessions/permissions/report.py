@@ -11,7 +11,7 @@ from fairlead.sessions.permissions.policy.explain import file_change, lay_out, r
 from fairlead.sessions.permissions.policy.tools import canonical
 from fairlead.sessions.session import Session
 from fairlead.sessions.state import PendingRequest
-from fairlead.system.text_file import read_text
+from fairlead.system.regular_files import read_text
 
 LARGEST: Final = 256 << 10
 """Largest file, in bytes, that is shown whole before and after the change: people read it on phones too."""

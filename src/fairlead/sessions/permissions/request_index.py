@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from fairlead.model import events as ev
+from fairlead.model.formats.bounded_tables import keep_newest
 from fairlead.model.ids import SessionId
-from fairlead.system.bounded import keep_newest
 
 MOST: Final = 10_000
 

@@ -14,6 +14,7 @@ from fairlead.model import events as ev
 from fairlead.model.agents import Agent, PermissionRequest, ToolCheck
 from fairlead.model.commands import AnswerPermission, Reply
 from fairlead.model.errors import AgentNotRunning, FairleadError
+from fairlead.model.formats.bounded_tables import keep_newest
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import BadRule, Behavior, Verdict, format_rule, parse_mode, parse_rule
 from fairlead.sessions import decide
@@ -22,7 +23,6 @@ from fairlead.sessions.permissions.policy.call import PolicyContext, ToolCall
 from fairlead.sessions.permissions.policy.decide import decide as judge
 from fairlead.sessions.permissions.policy.remember import check_or_narrow, check_remembered
 from fairlead.sessions.permissions.policy.suggest import suggest
-from fairlead.system.bounded import keep_newest
 
 MOST_REQUESTED_RULES = 100
 """Rules of one kind that a client may add; each is evaluated for every call."""

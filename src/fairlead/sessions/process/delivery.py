@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from fairlead.model import events as ev
 from fairlead.model.errors import AgentFailed
+from fairlead.model.formats.bounded_tables import keep_newest
 from fairlead.model.ids import MessageId
 from fairlead.sessions.commit import SessionCore
-from fairlead.system.bounded import keep_newest
 
 FAILED_KEPT = 64
 """Recent failures that are kept for callers that ask a moment later."""

@@ -16,7 +16,7 @@ from fairlead.model import events as ev
 from fairlead.model.agents import Agent, AgentInvitation, AgentKind, InvitedAgent, Launch, ProcessInfo, Record
 from fairlead.model.commands import Settings
 from fairlead.model.content import Content
-from fairlead.model.errors import AgentNotRunning, Busy, FairleadError
+from fairlead.model.errors import AgentNotRunning, Busy, FairleadError, HistoryMissing
 from fairlead.model.ids import MessageId, event_id
 from fairlead.sessions.commit import Commit
 from fairlead.sessions.permissions.requests import PermissionRequests
@@ -24,9 +24,6 @@ from fairlead.sessions.process.connection import LOST, AgentConnection, child_na
 from fairlead.sessions.state import Queued
 
 logger = logging.getLogger("fairlead.agent")
-
-NO_HISTORY = "No conversation found"
-"""The agent's error text when it should resume a conversation that it never stored."""
 
 
 class PendingTask(Protocol):
@@ -188,9 +185,7 @@ class AgentSupervisor:
         await self.core.services.make_room(self.core.session)
         try:
             return await self._launch(resume=True)
-        except AgentNotRunning as error:
-            if NO_HISTORY not in error.message:
-                raise
+        except HistoryMissing:
             logger.warning("no history to resume; starting a new conversation", extra={"session": self.core.session})
             return await self._launch(resume=False)
 
@@ -211,7 +206,7 @@ class AgentSupervisor:
     async def _launch(self, *, resume: bool) -> Agent:
         launch = await self._plan(resume=resume)
         connection = self._connection = self._connect(launch, self.core.services.new_uuid())
-        return await self._live(connection, launch, await self.kind.launch(launch, connection, connection))
+        return await self._live(connection, launch, await self.kind.launch(launch, connection))
 
     def _connect(self, launch: Launch | None, cause: str, followed: str = "") -> AgentConnection:
         callbacks = self._on_records, self.schedule_next
@@ -246,7 +241,7 @@ class AgentSupervisor:
             await self.cancel_invitation()
             launch = await self._plan(resume=True)
             connection = self._connection = self._connect(launch, self.core.services.new_uuid())
-            self._guest = await self.kind.invite(launch, connection, connection)
+            self._guest = await self.kind.invite(launch, connection)
             self._awaiting = asyncio.create_task(self._await(self._guest, connection, launch))
             return self._guest.invitation
 

@@ -118,19 +118,7 @@ def is_listed(found: FoundTranscript) -> bool:
 
 
 def _summary(found: FoundTranscript, agent: str) -> Summary:
-    return Summary(
-        session=found.session,
-        title=found.title,
-        cwd=found.cwd,
-        agent=agent,
-        agent_session=found.session,
-        state=TRANSCRIPT,
-        model=found.model,
-        created=found.created,
-        updated=found.updated,
-        turns=found.prompts,
-        cost_usd=found.cost_usd,
-        first_prompt=found.first_prompt,
-        branch=found.branch,
-        owner=OWNER,
-    )
+    known = msgspec.convert(found, Summary, from_attributes=True)
+    # The parent that the file names is looked up when the session is opened.
+    own = {"agent": agent, "agent_session": found.session, "state": TRANSCRIPT, "owner": OWNER, "parent": None}
+    return msgspec.structs.replace(known, turns=found.prompts, **own)

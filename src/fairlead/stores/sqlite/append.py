@@ -13,7 +13,7 @@ import msgspec
 
 from fairlead.model.errors import Conflict, Fenced
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Batch, Lease, NewEntry
+from fairlead.model.store import Batch, Entry, Lease
 from fairlead.stores.sqlite.read import HEAD, NO_END, last_entry
 from fairlead.stores.sqlite.sessions import PUT_SUMMARY, summary_row
 
@@ -118,7 +118,6 @@ class Appender:
         return log.head
 
     def flush(self) -> None:
-        """Write the collected rows."""
         if self._rows and not self._last_is_known:
             self._last = max(self._last, last_entry(self._db))
             self._last_is_known = True
@@ -180,7 +179,7 @@ def text(data: bytes) -> str | bytes:
         return data
 
 
-def _row(log: _Log, entry: NewEntry, prev: int, spilled: Spilled | None) -> tuple[Any, ...]:
+def _row(log: _Log, entry: Entry, prev: int, spilled: Spilled | None) -> tuple[Any, ...]:
     files = spilled or Spilled()
     event = None if files.event else text(entry.event)
     raw = None if files.raw or entry.raw is None else text(entry.raw)
@@ -190,7 +189,7 @@ def _row(log: _Log, entry: NewEntry, prev: int, spilled: Spilled | None) -> tupl
     )
 
 
-def _ascending(head: int, entries: Sequence[NewEntry]) -> bool:
+def _ascending(head: int, entries: Sequence[Entry]) -> bool:
     for entry in entries:
         if not head < entry.seq <= NO_END:
             return False

@@ -17,7 +17,7 @@ from fairlead.model.errors import BadRequest, NotFound, Unavailable
 from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect, make_private, transaction
 from fairlead.stores.sqlite.crash_detection import new_log_ids
 from fairlead.stores.sqlite.errors import damaged, translating
-from fairlead.stores.sqlite.lock import FolderLock
+from fairlead.stores.sqlite.open import FolderLock
 from fairlead.stores.sqlite.schema import migrate
 from fairlead.stores.sqlite.spill import Spill
 from fairlead.system.clock import SystemClock

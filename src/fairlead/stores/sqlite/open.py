@@ -1,15 +1,19 @@
-"""Opens a data folder: the lock and every connection, all of them or none."""
+"""Opens a data folder: its lock (one gateway per folder) and every connection, all of them or none."""
 
+import fcntl
 import logging
+import os
 import sqlite3
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from fairlead.model.errors import FolderInUse
 from fairlead.stores.sqlite.connections import DATABASE, SEARCH, Durability, attach, connect, make_private
 from fairlead.stores.sqlite.crash_detection import mark_open
 from fairlead.stores.sqlite.errors import translating
-from fairlead.stores.sqlite.lock import FolderLock
 from fairlead.stores.sqlite.read import last_entry
 from fairlead.stores.sqlite.schema import migrate
 from fairlead.stores.sqlite.search import Index, has_fts5
@@ -21,7 +25,44 @@ _SYNCHRONOUS = {"process": "normal", "power": "full"}
 # The WAL file keeps this size when it is reset: growing a file costs more than overwriting it.
 _WAL_KEPT = 32 << 20
 
+LOCK = "fairlead.lock"
+
 _log = logging.getLogger(__name__)
+
+
+class LockHolder(msgspec.Struct, frozen=True):
+    """The content of the lock file."""
+
+    pid: int
+    since: int
+
+
+class FolderLock:
+    """Held from construction until `close`. The kernel releases it when the process dies in any way."""
+
+    def __init__(self, folder: Path, now_ms: int) -> None:
+        file = folder / LOCK
+        self._fd = os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            holder = _holder(file)
+            raise FolderInUse(str(folder), holder.pid if holder else None, holder.since if holder else None) from None
+        os.truncate(self._fd, 0)
+        os.write(self._fd, msgspec.json.encode(LockHolder(os.getpid(), now_ms)))
+
+    def close(self) -> None:
+        # The file stays: removing it would let two processes lock two files with the same name.
+        os.close(self._fd)
+
+
+def _holder(file: Path) -> LockHolder | None:
+    """Read the lock file; None if its holder has locked it and not yet written to it."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=LockHolder)
+    except msgspec.DecodeError:
+        return None
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,6 @@ class Index:
             self._db.execute("update cursor set entry = ?", (last,))
 
     def remove(self, log: int, above: int) -> None:
-        """Remove the texts of an erased log."""
         self._db.execute("delete from texts where log = ? and seq > ?", (log, above))
         self._db.execute("delete from calls where log = ?", (log,))
         # If the newest entries are gone, their ids are used again, for entries that are not processed yet.

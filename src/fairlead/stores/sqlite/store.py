@@ -190,8 +190,6 @@ class SqliteStore:
         await self._writer.do(lambda db: erasing.tombstone(db, session), changes_logs=True)
         await self._remove_hidden()
 
-    # --- internal
-
     async def _set_present(self, milliseconds: int = _PRESENCE) -> None:
         """Let other nodes see that this one lives. With the folder's lock there are none, and nothing is written."""
         if self._lock is None:

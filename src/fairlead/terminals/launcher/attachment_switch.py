@@ -36,8 +36,6 @@ class AttachTarget(msgspec.Struct, frozen=True):
 
 
 class _Attachment(TerminalAttachment):
-    """The attachment to one program."""
-
     def __init__(self, place: AttachTarget, switch: "ProgramSwitch", who: str, wanted: ProgramRequest) -> None:
         super().__init__(place.terminal, switch.codec, who, size=wanted.size)
         self._place = place
@@ -72,7 +70,7 @@ class ProgramSwitch:
     def attached(self, wire: SocketHandle) -> None:
         self._wire = wire
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes, text: bool) -> None:
         message = self.codec.read(data)
         match message:
             case TerminalReply(frames=frames):
@@ -90,18 +88,15 @@ class ProgramSwitch:
         if self._attachment is not None:
             self._attachment.drained()
 
-    def detached(self, code: int) -> None:
+    def detached(self, code: int, reason: str) -> None:
         self._leave()
         self._wire = None
 
     def on_exit(self, attachment: _Attachment, place: AttachTarget, exit: Exit) -> None:
-        """Handle the end of an attachment's program."""
         if self._attachment is attachment:
             # Keys from now on go to the program that may replace it.
             self._detach()
             self._entering = asyncio.create_task(self._after(place, exit))
-
-    # --- inside
 
     def _send(self, frames: bytes) -> None:
         if self._wire is not None:
@@ -119,7 +114,7 @@ class ProgramSwitch:
     def _detach(self) -> None:
         attachment, self._attachment = self._attachment, None
         if attachment is not None:
-            attachment.detached(0)
+            attachment.detached(0, "")
 
     def _request(
         self, wanted: ProgramRequest, lost: str = "", early: Sequence[TypedKeys | Size | TerminalReply] = ()

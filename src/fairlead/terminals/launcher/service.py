@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
@@ -26,11 +26,11 @@ from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Documents
 from fairlead.model.web.requests import ServiceHandlers
-from fairlead.system.clock import Clock, within
+from fairlead.system.clock import Clock, ends_within
 from fairlead.system.tasks import TaskSet
 from fairlead.terminals.api import OpenLauncher, Program, ProgramAttached, ProgramRequest, session_terminal
 from fairlead.terminals.launcher.attachment_switch import AttachTarget, ProgramSwitch
-from fairlead.terminals.launcher.programs import Provider, command_keys, key, resumes, words
+from fairlead.terminals.launcher.programs import command_keys, key, resumes, words
 from fairlead.terminals.pty_session import PtySession
 from fairlead.terminals.registry import TerminalRegistry
 from fairlead.terminals.shells import UserShells, launcher_prefix
@@ -58,7 +58,6 @@ class ProgramLauncher:
 
     _terminals: TerminalRegistry
     _shells: UserShells
-    _providers: Mapping[str, Provider]
     _gateway: Gateway
     _documents: Documents
     _clock: Clock
@@ -86,8 +85,6 @@ class ProgramLauncher:
         """Cancel the background tasks; the registry stops the programs."""
         await self._tasks.close()
 
-    # --- inside
-
     async def _enter(self, who: Identity, wanted: ProgramRequest, lost: str) -> AttachTarget:
         folder = _real(wanted.folder) if wanted.folder else self._folder("")
         name = key(who.user, folder, wanted)
@@ -114,9 +111,10 @@ class ProgramLauncher:
             terminal = None
         if terminal is not None:
             return AttachTarget(terminal, _attached(folder, wanted, again=True), False, _no_request)
-        program = self._described(who.user, name, folder, wanted)
+        argv = words(self._shells.settings.providers, wanted) if wanted.provider else None
+        program = self._shells.program(who.user, name.rpartition("/")[2][:16], folder, wanted.size, argv)
         begun = await self._tasks.shield(self._started(name, program, wanted))
-        resumed = wanted.session if resumes(self._providers, wanted) else ""
+        resumed = wanted.session if resumes(self._shells.settings.providers, wanted) else ""
         at = self._clock.monotonic()
 
         async def again(exit: Exit) -> tuple[ProgramRequest, str] | None:
@@ -126,24 +124,12 @@ class ProgramLauncher:
 
         return AttachTarget(begun, _attached(folder, wanted, resumed=resumed, lost=lost), True, again)
 
-    def _described(self, user: str, name: str, folder: str, wanted: ProgramRequest) -> Program:
-        settings = self._shells.settings
-        return Program(
-            argv=words(self._providers, wanted) if wanted.provider else (settings.program,),
-            env=settings.env,
-            cwd=self._folder(folder),
-            size=wanted.size,
-            shell=True,
-            recording=self._shells.recording(user, name.rpartition("/")[2][:16]),
-        )
-
     async def _started(self, name: str, program: Program, wanted: ProgramRequest) -> PtySession:
         """Start a program and type its command after its prompt, so that the command is shown once. A caller that
         leaves meanwhile cancels neither."""
         terminal = await self._shells.start(name, lambda: program, by_use=False)
         if wanted.command:
-            with contextlib.suppress(TimeoutError):
-                await within(self._clock, PROMPT_SECONDS, terminal.changed(1))
+            await ends_within(self._clock, PROMPT_SECONDS, terminal.changed(1))
             with contextlib.suppress(AgentFailed):
                 await terminal.write(command_keys(self._shells.settings.program, wanted.command))
         return terminal

@@ -113,8 +113,6 @@ class UrlFinder:
             self._look_back(found)
         return found
 
-    # --- inside
-
     def _wake(self) -> None:
         self._awake = True
         self._place = 0

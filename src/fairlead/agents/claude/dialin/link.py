@@ -8,7 +8,7 @@ message never arrived here, there is a gap. A permission request made while the 
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -16,15 +16,15 @@ import msgspec
 
 from fairlead.agents.claude.base_driver import Deliver
 from fairlead.agents.claude.interpreter.state import SeenSet
-from fairlead.agents.claude.transcripts.recovery import BLOCK, place_after, whole_rows
-from fairlead.agents.claude.versions import Version, abilities
+from fairlead.agents.claude.transcripts.recovery import rows_after
+from fairlead.agents.claude.versions import Abilities, Version
 from fairlead.agents.claude.wire.control import keep_alive_line
 from fairlead.agents.claude.wire.decode import decode
-from fairlead.agents.claude.wire.framing import LineSplitter
 from fairlead.agents.claude.wire.markers import ConnectionMarker, encode_marker
 from fairlead.agents.claude.wire.records import UserRecord
 from fairlead.agents.links.dialin import DialInConnection, DialInLink
 from fairlead.model.agents import Record
+from fairlead.model.formats.frames import decode_or_none
 from fairlead.model.ids import MessageId
 from fairlead.system.clock import Clock, Timer
 from fairlead.system.pipes import Take
@@ -54,32 +54,14 @@ class _Name(msgspec.Struct):
 _names: Final = msgspec.json.Decoder(_Name)
 
 
-class Deduplicator:
-    """Passes every message once. Pure."""
-
-    def __init__(self) -> None:
-        self._seen = SeenSet()
-
-    def name(self, line: bytes) -> str:
-        """Return the message's uuid, or the id of a control request; empty for a message without an id: always new."""
-        try:
-            found = _names.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return ""  # part of a line, or not JSON: the driver handles it
-        if found.uuid:
-            return found.uuid
-        # Only the request itself: its answer and its cancellation carry the same id.
-        return f"request {found.request_id}" if found.type == "control_request" and found.request_id else ""
-
-    def knows(self, name: str) -> bool:
-        return name in self._seen
-
-    def is_new(self, name: str) -> bool:
-        """Return whether the name is new, and remember it."""
-        if name in self._seen:
-            return False
-        self._seen.add(name, REMEMBERED)
-        return True
+def message_name(line: bytes) -> str:
+    """Return the message's uuid, or the id of a control request; empty for a message without an id: always new."""
+    # The driver handles a part of a line, and a line that is not JSON.
+    found = decode_or_none(_names.decode, line) or _Name()
+    if found.uuid:
+        return found.uuid
+    # Only the request itself: its answer and its cancellation carry the same id.
+    return f"request {found.request_id}" if found.type == "control_request" and found.request_id else ""
 
 
 class ClaudeDialIn:
@@ -94,10 +76,10 @@ class ClaudeDialIn:
         self.stop = link.stop
         self.deliver: Deliver
         self.open_calls: Callable[[], tuple[str, ...]]
-        self._replays = abilities(version).replays
+        self._replays = Abilities(version).replays
         self._clock = clock
         self._transcript = transcript
-        self._dedup = Deduplicator()
+        self._seen = SeenSet()
         self._prompt: MessageId | None = None
         self._missing = ""
         self._received = 0
@@ -138,14 +120,17 @@ class ClaudeDialIn:
         lines = data.split(b"\n")
         kept: list[bytes] = []
         for line in lines:
-            name = self._dedup.name(line) if line else ""
+            name = message_name(line) if line else ""
+            known = name in self._seen
             if name and self._missing:
                 # The first message after a reconnect: if it is known, the CLI resends everything that was lost.
-                if self._dedup.knows(name):
+                if known:
                     self._missing = ""
                 else:
                     await self._fill_missing()
-            if not name or self._dedup.is_new(name):
+            if name and not known:
+                self._seen.add(name, REMEMBERED)
+            if not known:
                 kept.append(line)
         fresh = data if len(kept) == len(lines) else b"\n".join(kept)
         self._received += fresh.strip() != b""
@@ -158,7 +143,7 @@ class ClaudeDialIn:
         if not arrival.again:
             self._keeping = self._clock.call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
             return
-        self._missing = "" if self._dedup.knows(arrival.last) else arrival.last
+        self._missing = "" if arrival.last in self._seen else arrival.last
         over = False
         if self._missing and not self._replays:
             over = not await self._fill_missing()
@@ -189,31 +174,14 @@ class ClaudeDialIn:
         missing, self._missing = self._missing.encode(), ""
         await self._emit(ConnectionMarker(gap=True))
         found, count = False, 0
-        async for batch in self._rows():
+        rows = rows_after(self._transcript, self._prompt)
+        while batch := await asyncio.to_thread(next, rows, None):
             found = found or any(missing in record.raw for record in batch)
             count += len(batch)
             await self.deliver(batch)
         logger.info("a gap was filled from the transcript", extra={"pid": self.pid, "rows": count})
         return found
 
-    async def _rows(self) -> AsyncIterator[list[Record]]:
-        splitter = LineSplitter()
-        offset = await asyncio.to_thread(place_after, self._transcript, self._prompt)
-        while data := await asyncio.to_thread(_read, self._transcript, offset):
-            offset += len(data)
-            batch = whole_rows(splitter.feed(data))
-            if batch:
-                yield batch
-
     async def _emit(self, marker: ConnectionMarker) -> None:
         named = msgspec.structs.replace(marker, cause=str(uuid.uuid4()))
         await self.deliver([Record(encode_marker(named), "gateway")])
-
-
-def _read(path: Path, offset: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            return file.read(BLOCK)
-    except OSError:
-        return b""

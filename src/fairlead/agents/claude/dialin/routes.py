@@ -4,8 +4,8 @@ They are declared like the routes of a client protocol. Access control has run b
 belongs to the session in the path. Each session expects at most one agent.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -14,8 +14,8 @@ from fairlead.agents.links.dialin import DialInLink
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.web.requests import ServiceCall
-from fairlead.model.web.routes import ClientProtocol, Request, Route, Steps, json_response
+from fairlead.model.web.requests import ServiceCall, ServiceHandlers
+from fairlead.model.web.routes import ClientProtocol, Request, Routes, Steps, json_response
 from fairlead.model.web.sockets import AttachOwner, Effect, Handshake, SilentProtocol, SocketOwner, SocketRoute
 
 SOCKET: Final = "/v1/cli/ws/{session}"
@@ -62,29 +62,15 @@ class DialInRoutes:
     def protocol(self) -> ClientProtocol:
         return ClientProtocol(
             name="claude",
-            routes=(
-                Route(
-                    method="POST",
-                    path=EVENTS,
-                    access="agent",
-                    name="claude.events",
-                    handle=_post,
-                    about="Messages of a CLI that receives over its socket and sends by post.",
-                    body_limit=LARGEST,
-                ),
-            ),
+            routes=tuple(ROUTES),
             sockets=(
                 SocketRoute(
-                    path=SOCKET,
-                    access="agent",
-                    name="claude.dial-in",
-                    open=self._open_socket,
-                    message_limit=LARGEST,
+                    path=SOCKET, access="agent", name="claude.dial-in", open=self._open_socket, message_limit=LARGEST
                 ),
             ),
         )
 
-    def performers(self) -> Mapping[type[ServiceCall[Any]], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {AcceptPost: self._accept_post}
 
     async def _accept_post(self, who: Identity, action: AcceptPost) -> None:
@@ -95,7 +81,12 @@ class DialInRoutes:
         return _DialInProtocol(link.accept_socket(opening.head.first("x-last-request-id")))
 
 
+ROUTES: Final = Routes()
+
+
+@ROUTES.post(EVENTS, "agent", "claude.events", body_limit=LARGEST)
 def _post(request: Request) -> Steps:
+    """Messages of a CLI that receives over its socket and sends by post."""
     body = request.json(_Posted)
     yield AcceptPost(session_id(request.params["session"]), body.events)
     return json_response({})

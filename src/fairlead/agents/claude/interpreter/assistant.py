@@ -17,14 +17,13 @@ from fairlead.agents.claude.interpreter.state import (
     STREAMS_OPEN,
     MessageStream,
     StreamedBlock,
-    put,
-    trim,
 )
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.transcripts.identity import SYNTHETIC
-from fairlead.agents.claude.versions import abilities, parse_version
+from fairlead.agents.claude.versions import Abilities, parse_version
 from fairlead.agents.claude.wire.records import AssistantRecord, StreamRecord, as_dicts, as_text
 from fairlead.model.events import Delta, InputDelta, Text, TextDelta, Thinking, ThinkingDelta
+from fairlead.model.formats.bounded_tables import put, trim
 from fairlead.model.ids import CallId, MessageId, event_id
 
 FINAL: Final = frozenset({"end_turn", "stop_sequence"})
@@ -192,7 +191,7 @@ def _omits_stop_reasons(step: Step, record: AssistantRecord) -> bool:
     """Whether this is a transcript row of a version that never writes a stop reason: there a text without a later call
     is the turn's end."""
     version = parse_version(record.version or "") if step.origin == "transcript" else None
-    return version is not None and not abilities(version).stops_in_transcript
+    return version is not None and not Abilities(version).stops_in_transcript
 
 
 # --- the stream ------------------------------------------------------------------------------------------

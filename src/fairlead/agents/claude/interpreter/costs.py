@@ -116,7 +116,6 @@ def _count(value: Any) -> int | None:
 
 
 def next_process(base: CostBaseline) -> CostBaseline:
-    """The baseline for a new process."""
     return CostBaseline(
         cost_before=base.cost or base.cost_before,
         api_before=max(base.api_ms, base.api_before),

@@ -11,10 +11,10 @@ from fairlead.agents.claude.interpreter.state import (
     ORPHANS_KEPT,
     DeferredRecord,
     UnresolvedRecords,
-    trim,
 )
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.model.events import Block, Event, Notice, SubagentResolved, ToolCalled, UserMessage
+from fairlead.model.formats.bounded_tables import trim
 from fairlead.model.ids import CallId, MessageId, subagent_id
 
 AGENT_KEY: Final = "agent:"

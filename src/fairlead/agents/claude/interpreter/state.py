@@ -5,12 +5,9 @@ outlive it (seen ids, ended calls) is kept only for the last few thousand entrie
 """
 
 import hashlib
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 RECORDS_SEEN: Final = 2048
 """More than the CLI's own buffer of 1000 messages, which 2.1.120 resends completely at every reconnect."""
@@ -47,19 +44,6 @@ class SeenSet(msgspec.Struct):
 
 def _hash(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
-
-
-def put(table: dict[K, V], key: K, value: V, limit: int) -> None:
-    """Set an entry of a table, and keep the table bounded."""
-    table[key] = value
-    trim(table, limit)
-
-
-def trim(table: dict[K, V], limit: int) -> None:
-    """Drop the oldest `limit // 2` entries of a table that exceeds its limit."""
-    if len(table) > limit:
-        for key in list(table)[: limit // 2]:
-            del table[key]
 
 
 class OpenTurn(msgspec.Struct):

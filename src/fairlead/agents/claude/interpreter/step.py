@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead.agents.claude.interpreter.state import CALLS_SEEN, DeferredRecord, InterpreterState, MessageStream
-from fairlead.agents.claude.versions import Abilities, abilities, parse_version
+from fairlead.agents.claude.versions import Abilities, parse_version
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.events import Delta, Event, RecordStored, ToolEnded, ToolProgress
 from fairlead.model.ids import CallId, SessionId, TurnId, event_id, subagent_id
@@ -57,7 +57,7 @@ class Step:
     def abilities(self) -> Abilities | None:
         """The abilities of the agent's version; None while the version is not known."""
         version = parse_version(str(self.state.ready.get("version", "")))
-        return None if version is None else abilities(version)
+        return None if version is None else Abilities(version)
 
     def emit_progress(self, call: str, elapsed_s: float, note: str) -> None:
         """Emit the progress of a call, in the thread that made it."""
@@ -74,7 +74,6 @@ class Step:
             self.emit(RecordStored, record=record, subtype=subtype, known=known, part=part, thread=thread)
 
     def store_if_silent(self, record: str, subtype: str) -> None:
-        """Store the record if it has emitted no event."""
         if not self.events:
             self.store_record(record, subtype)
 

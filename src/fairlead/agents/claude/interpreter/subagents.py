@@ -17,12 +17,12 @@ from fairlead.agents.claude.interpreter.state import (
     OpenCall,
     OpenSubagent,
     OpenTask,
-    put,
 )
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.wire.records import BaseRecord, UserRecord, as_text
 from fairlead.model.content import content_blocks, plain_text
 from fairlead.model.events import SubagentEnded, SubagentStarted, ToolCalled, ToolEnded
+from fairlead.model.formats.bounded_tables import put
 from fairlead.model.ids import CallId, subagent_id
 
 SPAWNING: Final = frozenset({"Task", "Agent"})
@@ -266,7 +266,6 @@ def end_status(status: str) -> End:
 
 
 def finish(step: Step, call: str, status: End, summary: str) -> None:
-    """End a subagent and its open calls."""
     state = step.state
     subagent = state.subagents.pop(call)
     put(state.threads, call, subagent.thread, THREADS_KEPT)

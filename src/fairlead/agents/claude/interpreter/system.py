@@ -2,8 +2,6 @@
 
 from typing import Any, Final
 
-import msgspec
-
 from fairlead.agents.claude.interpreter import subagents, turns, user_text
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.interpreter.turns import TurnSignal
@@ -213,26 +211,13 @@ def permission(step: Step, record: wire.ControlRequest) -> None:
         )
 
 
-class _Rule(msgspec.Struct):
-    toolName: str
-    ruleContent: str | None = None
-
-
-class _Suggestion(msgspec.Struct):
-    type: str
-    rules: list[_Rule] = []
-    behavior: str = ""
-
-
 def rules(suggestions: list[Any] | None) -> tuple[str, ...]:
-    """The suggested allow rules, in our notation: `Tool` or `Tool(content)`."""
+    """The suggested allow rules, in our notation: `Tool` or `Tool(content)`. Invalid ones are left out."""
     found: list[str] = []
-    for item in suggestions or ():
-        try:
-            suggestion = msgspec.convert(item, _Suggestion)
-        except msgspec.ValidationError:
-            continue
-        if suggestion.type == "addRules" and suggestion.behavior == "allow":
-            for rule in suggestion.rules:
-                found.append(f"{rule.toolName}({rule.ruleContent})" if rule.ruleContent else rule.toolName)
+    for suggestion in as_dicts(suggestions):
+        if (suggestion.get("type"), suggestion.get("behavior")) == ("addRules", "allow"):
+            for rule in as_dicts(suggestion.get("rules")):
+                tool, content = rule.get("toolName"), rule.get("ruleContent") or ""
+                if isinstance(tool, str) and isinstance(content, str):
+                    found.append(f"{tool}({content})" if content else tool)
     return tuple(dict.fromkeys(found))

@@ -1,12 +1,13 @@
 """Tasks: the CLI's reports on its subagents and background shells while they run and when they end."""
 
 from fairlead.agents.claude.interpreter import subagents, turns, user_text
-from fairlead.agents.claude.interpreter.state import CALLS_OPEN, OpenTask, put, trim
+from fairlead.agents.claude.interpreter.state import CALLS_OPEN, OpenTask
 from fairlead.agents.claude.interpreter.step import Step
 from fairlead.agents.claude.interpreter.turns import TurnSignal
 from fairlead.agents.claude.wire import records as wire
 from fairlead.agents.claude.wire.records import as_text
 from fairlead.model.events import Notice
+from fairlead.model.formats.bounded_tables import put, trim
 
 _AGENT_TASK = "local_agent"
 

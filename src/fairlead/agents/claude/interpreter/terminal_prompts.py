@@ -35,7 +35,6 @@ def prompt(step: Step, record: TypedPrompt) -> None:
 
 
 def matches_pending(step: Step, text: str) -> bool:
-    """Whether this row is the typed prompt."""
     waiting = step.state.typed
     return step.origin == "transcript" and waiting is not None and same(clean(waiting.text), text)
 

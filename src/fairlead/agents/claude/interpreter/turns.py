@@ -48,6 +48,8 @@ _STEER: Final = (TurnAction.STEER,)
 _CANCEL: Final = (TurnAction.CANCEL,)
 _END: Final = (TurnAction.END,)
 _NOTHING: Final[tuple[TurnAction, ...]] = ()
+_WORKING: Final = (TurnPhase.PROMPTED, TurnPhase.OWN)
+_OPEN_PHASES: Final = (*_WORKING, TurnPhase.BACKGROUND)
 
 TABLE: Final[dict[tuple[TurnPhase, TurnSignal], tuple[TurnPhase, tuple[TurnAction, ...]]]] = {
     # Where the table says nothing else, a signal changes nothing.
@@ -56,21 +58,15 @@ TABLE: Final[dict[tuple[TurnPhase, TurnSignal], tuple[TurnPhase, tuple[TurnActio
     (TurnPhase.IDLE, TurnSignal.MAIN): (TurnPhase.OWN, _OPEN),
     (TurnPhase.IDLE, TurnSignal.SIDE): (TurnPhase.BACKGROUND, _OPEN),
     (TurnPhase.IDLE, TurnSignal.RESULT): (TurnPhase.IDLE, (TurnAction.OPEN, TurnAction.END)),
-    (TurnPhase.PROMPTED, TurnSignal.PROMPT): (TurnPhase.PROMPTED, _STEER),
-    (TurnPhase.PROMPTED, TurnSignal.INTERRUPT): (TurnPhase.PROMPTED, _CANCEL),
-    (TurnPhase.PROMPTED, TurnSignal.RESULT): (TurnPhase.IDLE, _END),
-    (TurnPhase.PROMPTED, TurnSignal.EXIT): (TurnPhase.IDLE, _END),
-    (TurnPhase.OWN, TurnSignal.PROMPT): (TurnPhase.OWN, _STEER),
-    (TurnPhase.OWN, TurnSignal.INTERRUPT): (TurnPhase.OWN, _CANCEL),
-    (TurnPhase.OWN, TurnSignal.RESULT): (TurnPhase.IDLE, _END),
-    (TurnPhase.OWN, TurnSignal.EXIT): (TurnPhase.IDLE, _END),
+    **{(phase, TurnSignal.PROMPT): (phase, _STEER) for phase in _WORKING},
+    **{(phase, TurnSignal.INTERRUPT): (phase, _CANCEL) for phase in _WORKING},
+    **{(phase, TurnSignal.RESULT): (TurnPhase.IDLE, _END) for phase in _OPEN_PHASES},
+    **{(phase, TurnSignal.EXIT): (TurnPhase.IDLE, _END) for phase in _OPEN_PHASES},
     # While only background subagents work, the CLI accepts a prompt at once: it is a separate turn. An interrupt is
     # answered but has no result: there is nothing to cancel.
     (TurnPhase.BACKGROUND, TurnSignal.PROMPT): (TurnPhase.PROMPTED, (TurnAction.END, TurnAction.OPEN)),
     (TurnPhase.BACKGROUND, TurnSignal.MAIN): (TurnPhase.OWN, _NOTHING),
     (TurnPhase.BACKGROUND, TurnSignal.STOPPED): (TurnPhase.IDLE, _END),
-    (TurnPhase.BACKGROUND, TurnSignal.RESULT): (TurnPhase.IDLE, _END),
-    (TurnPhase.BACKGROUND, TurnSignal.EXIT): (TurnPhase.IDLE, _END),
 }
 
 

@@ -13,10 +13,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-import msgspec
-
-from fairlead.agents.claude.base_driver import BackgroundTasks, Deliver
-from fairlead.agents.claude.interpreter.state import put
+from fairlead.agents.claude.base_driver import Deliver, background_tasks
 from fairlead.agents.claude.launch import BLOCKS_SINCE, POLICY_HOOK, must_hold
 from fairlead.agents.claude.stdio import tool_hooks
 from fairlead.agents.claude.versions import Version
@@ -24,6 +21,7 @@ from fairlead.agents.claude.wire import control
 from fairlead.agents.claude.wire.records import ControlRequest
 from fairlead.model.agents import AgentSink, Decision, PermissionRequest, ToolCheck
 from fairlead.model.errors import FairleadError
+from fairlead.model.formats.bounded_tables import put
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.system.clock import Clock, ends_within
@@ -40,8 +38,6 @@ Send = Callable[[bytes], Coroutine[Any, Any, None]]
 
 
 class _OpenRequest:
-    """A request of the CLI that has not been answered yet."""
-
     def __init__(self, record: ControlRequest) -> None:
         self.record = record
         self.ask: PermissionRequest | None = None
@@ -61,7 +57,7 @@ class ControlRequestHandler:
         self._version = version
         self._open: dict[str, _OpenRequest] = {}
         self._allowed: dict[str, dict[str, Any]] = {}
-        self._tasks = BackgroundTasks("a request of the agent failed")
+        self._tasks = background_tasks("a request of the agent failed")
         self._interruptible: set[asyncio.Task[None]] = set()
 
     def answer_if_duplicate(self, record: ControlRequest) -> bool:
@@ -74,7 +70,7 @@ class ControlRequestHandler:
             return False
         del self._allowed[asked.tool_use_id]
         allow = control.AllowTool(updatedInput=asked.input, toolUseID=asked.tool_use_id)
-        self._tasks.start(self._send(control.answer_line(record.request_id, allow)))
+        self._tasks.spawn(self._send(control.answer_line(record.request_id, allow)))
         return True
 
     def handle(self, record: ControlRequest) -> None:
@@ -88,27 +84,27 @@ class ControlRequestHandler:
                 line = control.answer_line(record.request_id, tool_hooks.deny(problem))
             else:
                 line = control.error_line(record.request_id, problem)
-            self._tasks.start(self._send(line))
+            self._tasks.spawn(self._send(line))
             return
         opened = self._open[record.request_id] = _OpenRequest(record)
         match asked:
             case control.CanUseTool():
-                opened.task = self._tasks.start(self._permission(opened, asked))
+                opened.task = self._tasks.spawn(self._permission(opened, asked))
             case control.HookCallback():
-                opened.task = self._tasks.start(self._hook(opened, asked))
+                opened.task = self._tasks.spawn(self._hook(opened, asked))
             case control.McpCall():
-                opened.task = self._tasks.start(self._mcp(opened, asked))
+                opened.task = self._tasks.spawn(self._mcp(opened, asked))
                 self._interruptible.add(opened.task)
                 opened.task.add_done_callback(self._interruptible.discard)
             case control.RejectedRequest():
-                opened.task = self._tasks.start(self._reply(opened, control.error_line, asked.problem))
+                opened.task = self._tasks.spawn(self._reply(opened, control.error_line, asked.problem))
 
     def cancel(self, request_id: str) -> None:
         """Cancel a request that the CLI has withdrawn. Returns at once."""
         opened = self._open.pop(request_id, None)
         if opened is not None:
             opened.withdrawn = True
-            self._tasks.start(self._cancel(opened))
+            self._tasks.spawn(self._cancel(opened))
 
     async def answer(self, request: RequestId, decision: Decision) -> None:
         """Answer a request with the decision of a person or the policy. Raises Stale if it is not open (any more)."""
@@ -142,11 +138,9 @@ class ControlRequestHandler:
         self._open.clear()
         for task in self._interruptible:
             task.cancel()
-        begun = set(self._tasks.running)
-        if begun and not await ends_within(self._clock, CLOSING_SECONDS, asyncio.wait(begun)):
-            logger.error("requests of the agent did not finish in time", extra={"open": len(begun)})
-            for task in begun:
-                task.cancel()
+        if not await ends_within(self._clock, CLOSING_SECONDS, self._tasks.wait()):
+            logger.error("requests of the agent did not finish in time", extra={"open": len(self._tasks)})
+            self._tasks.cancel()
 
     # --- one request -----------------------------------------------------------------------------------
 
@@ -164,10 +158,9 @@ class ControlRequestHandler:
         if asked.callback_id != POLICY_HOOK:
             await self._reply(opened, control.error_line, f"No hook {asked.callback_id[:80]!r} was registered.")
             return
-        try:
-            check = tool_hooks.parse_call(asked.input, asked.tool_use_id or "")
-        except msgspec.ValidationError as error:
-            await self._reply(opened, control.answer_line, tool_hooks.not_understood(error))
+        check = tool_hooks.parse_call(asked.input, asked.tool_use_id or "")
+        if isinstance(check, control.HookAnswer):
+            await self._reply(opened, control.answer_line, check)
             return
         verdict = await tool_hooks.check_policy(self._sink, check)
         if verdict.behavior is Behavior.ASK and must_hold(check.tool, self._version):

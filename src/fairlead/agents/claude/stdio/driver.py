@@ -14,20 +14,13 @@ from typing import Any
 from fairlead.agents.claude.base_driver import ClaudeDriver
 from fairlead.agents.claude.launch import initialize, needs_restart
 from fairlead.agents.claude.stdio.control_requests import ControlRequestHandler
+from fairlead.agents.claude.stdio.pending import PendingRequests, default_timeout
 from fairlead.agents.claude.stdio.subagent_files import SubagentFiles
-from fairlead.agents.claude.versions import Version, abilities
+from fairlead.agents.claude.versions import Abilities, Version
+from fairlead.agents.claude.wire import records as wire
 from fairlead.agents.claude.wire.control import cancel_line, environment_line, request_line
 from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
-from fairlead.agents.claude.wire.pending import PendingRequests, Settled, default_timeout
-from fairlead.agents.claude.wire.records import (
-    ControlCancel,
-    ControlRequest,
-    ControlResponse,
-    ResultRecord,
-    UserRecord,
-    WireRecord,
-)
 from fairlead.agents.links import Link
 from fairlead.model.agents import AgentSink, Exit, Launch, Record
 from fairlead.model.commands import Settings
@@ -40,6 +33,7 @@ from fairlead.model.errors import (
     BadRequest,
     FairleadError,
 )
+from fairlead.model.ids import MessageId
 from fairlead.system.clock import Clock, within
 
 logger = logging.getLogger("fairlead.agents.claude")
@@ -64,13 +58,13 @@ class ClaudeAgent(ClaudeDriver):
         transcript: Path | None = None,
     ) -> None:
         """`transcript` is the file to which the CLI writes its session; its subagents' files are next to it."""
-        super().__init__(sink, clock, version)
+        super().__init__(link, sink, clock, version)
         self._link = link
         self._splitter = LineSplitter(spill=spill)
-        self._pending: PendingRequests[asyncio.Future[Any]] = PendingRequests()
+        self._pending = PendingRequests()
         self._permissions = self._serving = ControlRequestHandler(sink, link.send, self._deliver, clock, version)
         self._subagent_files: SubagentFiles | None = None
-        if transcript is not None and not abilities(version).forwards_background:
+        if transcript is not None and not Abilities(version).forwards_background:
             self._subagent_files = SubagentFiles(transcript, version, clock, self._deliver)
         self._ready = False
         self._complaints: tuple[str, ...] = ()
@@ -101,7 +95,7 @@ class ClaudeAgent(ClaudeDriver):
         if self._subagent_files is not None and (records := await self._subagent_files.close()):
             with contextlib.suppress(FairleadError):
                 await self._deliver(records)
-        self._settle(self._pending.close("The agent has exited."))
+        self._pending.close("The agent has exited.")
         await self._serving.close()
         return ended
 
@@ -123,7 +117,6 @@ class ClaudeAgent(ClaudeDriver):
         await self._deliver([item for record in records for item in (*await self._before(record), record)])
 
     def open_calls(self) -> tuple[str, ...]:
-        """The calls with an undecided permission request."""
         return self._serving.open_calls()
 
     # --- the agent's output ------------------------------------------------------------------------------
@@ -135,12 +128,12 @@ class ClaudeAgent(ClaudeDriver):
         if not lines:
             return
         batch: list[Record] = []
-        todo: list[WireRecord] = []
+        todo: list[wire.WireRecord] = []
         for line in lines:
             record = Record(oversize_placeholder(line) if isinstance(line, Oversize) else line)
             if _CONTROL in record.raw or not self._ready:
                 message = decode(record.raw)
-                if isinstance(message, ControlRequest) and self._serving.answer_if_duplicate(message):
+                if isinstance(message, wire.ControlRequest) and self._serving.answer_if_duplicate(message):
                     continue
                 todo.append(message)
             if self._subagent_files is not None and self._subagent_files.concerns(record.raw):
@@ -156,38 +149,31 @@ class ClaudeAgent(ClaudeDriver):
             return ()
         return await self._subagent_files.before(record.raw)
 
-    async def _deliver_and_act(self, batch: list[Record], todo: Sequence[WireRecord]) -> None:
+    async def _deliver_and_act(self, batch: list[Record], todo: Sequence[wire.WireRecord]) -> None:
         if batch:
             await self._deliver(batch)
         for message in todo:
             self._act(message)
 
-    def _act(self, record: WireRecord) -> None:
+    def _act(self, record: wire.WireRecord) -> None:
         match record:
-            case ControlRequest():
+            case wire.ControlRequest():
                 self._serving.handle(record)
-            case ControlResponse():
-                self._settle(self._pending.settle(record.response))
-            case ControlCancel():
+            case wire.ControlResponse():
+                for request in self._pending.settle(record.response):
+                    self._serving.handle(request)
+            case wire.ControlCancel():
                 self._serving.cancel(record.request_id)
-            case ResultRecord() if not self._ready:
+            case wire.ResultRecord() if not self._ready:
                 self._complaints = tuple(record.errors or ())
             case _:
                 pass
 
     # --- the agent's input -------------------------------------------------------------------------------
 
-    @property
-    def pid(self) -> int:
-        return self._link.pid
-
-    @property
-    def running(self) -> bool:
-        return self._link.running
-
     async def write(self, record: Record) -> None:
         # A blank line, a second line or an unknown type would end 2.1.37.
-        if b"\n" in record.raw or not isinstance(decode(record.raw), UserRecord):
+        if b"\n" in record.raw or not isinstance(decode(record.raw), wire.UserRecord):
             raise BadRequest("Only a prompt, on one line, is written to the agent.")
         await self._link.send(record.raw + b"\n")
 
@@ -214,8 +200,11 @@ class ClaudeAgent(ClaudeDriver):
     async def set_thinking(self, budget: int | None) -> None:
         await self._ask("set_max_thinking_tokens", {"max_thinking_tokens": budget}, None)
 
+    async def rewind(self, message: MessageId, *, dry_run: bool) -> dict[str, Any]:
+        return await self.control("rewind_files", {"user_message_id": message, "dry_run": dry_run}) or {}
+
     async def set_variables(self, variables: Mapping[str, str]) -> None:
-        if not abilities(self._version).takes_environment:
+        if not Abilities(self._version).takes_environment:
             raise AgentRefused(f"Claude Code {self.version} accepts no environment variables while it runs.")
         await self._link.send(environment_line(dict(variables)))
 
@@ -224,9 +213,8 @@ class ClaudeAgent(ClaudeDriver):
 
     async def _ask(self, subtype: str, fields: Mapping[str, Any], timeout: float | None) -> Any:
         request_id = str(uuid.uuid4())
-        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         seconds = default_timeout(subtype) if timeout is None else timeout
-        self._pending.add(request_id, subtype, answered)
+        answered = self._pending.add(request_id, subtype)
         try:
             await self._link.send(request_line(request_id, subtype, fields))
             try:
@@ -243,18 +231,6 @@ class ClaudeAgent(ClaudeDriver):
 
     async def _withdraw(self, request_id: str) -> None:
         """Cancel our request at the agent, since its answer is not needed any more. An old version would exit on it."""
-        if abilities(self._version).takes_cancel and self._link.running:
+        if Abilities(self._version).takes_cancel and self._link.running:
             with contextlib.suppress(AgentFailed):
                 await self._link.send(cancel_line(request_id))
-
-    def _settle(self, settled: Sequence[Settled[asyncio.Future[Any]]]) -> None:
-        for one in settled:
-            waiting = one.token
-            if waiting.done():
-                continue
-            if one.error is not None:
-                waiting.set_exception(one.error)
-            else:
-                waiting.set_result(one.answer)
-            for request in one.permissions:
-                self._serving.handle(request)

@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
-import msgspec
-
-from fairlead.agents.claude.base_driver import BackgroundTasks, Deliver
+from fairlead.agents.claude.base_driver import Deliver, background_tasks
 from fairlead.agents.claude.interpreter import user_text
 from fairlead.agents.claude.transcripts.file_reader import FileOffset, TranscriptFile, end_of
-from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, decoded
+from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, identify
 from fairlead.agents.claude.transcripts.legacy_subagents import is_subagents
 from fairlead.agents.claude.transcripts.reader import subagents_folder
-from fairlead.agents.claude.versions import Version, abilities
+from fairlead.agents.claude.versions import Abilities, Version
 from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.framing import encode_line
 from fairlead.agents.claude.wire.records import AssistantRecord, TaskNotification, UserRecord, as_dicts, as_text
@@ -39,19 +37,6 @@ _HINTS: Final = (b'"parent_tool_use_id":"', b'"agentId"', b'"task_notification"'
 """Every line that this module handles contains one of them."""
 
 
-class _Row(RecordIdentity):
-    """The fields of a row that go into a record. A row that adds something to the CLI's queue has the last two."""
-
-    isMeta: Any = None
-    requestId: Any = None
-    timestamp: Any = None
-    operation: Any = None
-    content: Any = None
-
-
-_rows: Final = msgspec.json.Decoder(_Row)
-
-
 class _SubagentFile:
     """One subagent's file and its rows that have not been emitted yet. Rows before `place` were emitted earlier.
 
@@ -62,7 +47,7 @@ class _SubagentFile:
         self.call = ""
         self.over = False
         self._goes_on = place.offset > 0
-        self._waiting: dict[str, _Row] = {}
+        self._waiting: dict[str, RecordIdentity] = {}
         self._parents: dict[str, str] = {}
         self._spoken: set[str] = set()
         self._file = TranscriptFile(path, path.name, place)
@@ -112,7 +97,7 @@ class _SubagentFile:
         """Return whether a text is the last row: a subagent that is not stopped ends with a text."""
         return not self._spoken.issubset(self._parents.values())
 
-    def _record(self, row: _Row) -> Record:
+    def _record(self, row: RecordIdentity) -> Record:
         fields = {
             "type": row.type,
             "message": row.message,
@@ -131,7 +116,7 @@ class SubagentFiles:
 
     def __init__(self, transcript: Path, version: Version, clock: Clock, give: Deliver) -> None:
         self._transcript = transcript
-        self._able = abilities(version)
+        self._able = Abilities(version)
         self._clock = clock
         self._give = give
         self._files: dict[Path, _SubagentFile] = {}
@@ -139,7 +124,7 @@ class SubagentFiles:
         self._lock = asyncio.Lock()
         self._following: dict[str, str] = {}
         """The CLI's ids of background subagents, each with the call that started it."""
-        self._tasks = BackgroundTasks("a subagent's file could not be followed")
+        self._tasks = background_tasks("a subagent's file could not be followed")
         # When a conversation is resumed, the existing rows were emitted before.
         self._transcript_before = self._end_of_transcript()
         self._before = {path: end_of(path) for path in self._paths()}
@@ -167,9 +152,7 @@ class SubagentFiles:
                 if file is not None and not file.over:
                     file.over = True
                     records += file.rest(with_task=False)
-        for task in self._tasks.running:
-            task.cancel()
-        await self._tasks.wait_finished()
+        await self._tasks.close()
         return records
 
     # --- foreground subagents
@@ -227,7 +210,7 @@ class SubagentFiles:
     def _follow(self, agent: str, call: str) -> None:
         if not self._able.forwards_background and agent not in self._following:
             self._following[agent] = call
-            self._tasks.start(self._live(agent, call))
+            self._tasks.spawn(self._live(agent, call))
 
     async def _live(self, agent: str, call: str) -> None:
         # Read from the start of the process: on a busy machine the end may be written before this task first polls.
@@ -301,10 +284,10 @@ class SubagentFiles:
         return self._files.values()
 
 
-def _new_rows(file: TranscriptFile) -> Iterable[_Row]:
+def _new_rows(file: TranscriptFile) -> Iterable[RecordIdentity]:
     with contextlib.suppress(OSError):
         for item in file.new_items():
-            yield from (row for record in item.records if (row := decoded(_rows, record.raw)) is not None)
+            yield from (identify(record.raw) for record in item.records)
 
 
 def _answered(message: UserRecord) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from fairlead.agents.claude.base_driver import BackgroundTasks, Deliver
+from fairlead.agents.claude.base_driver import Deliver, background_tasks
 from fairlead.agents.claude.launch import ASK_BINDS_SINCE
 from fairlead.agents.claude.versions import Version
 from fairlead.agents.claude.wire import control
@@ -38,11 +38,13 @@ class _PreToolUse(msgspec.Struct):
     cwd: str = ""
 
 
-def parse_call(given: Mapping[str, Any], call: str = "") -> ToolCheck:
-    """Parse the hook's input into the call to check; `call` is its id where it came separately from the input.
-
-    Raises msgspec.ValidationError."""
-    parsed = msgspec.convert(given, _PreToolUse)
+def parse_call(given: Mapping[str, Any], call: str = "") -> ToolCheck | control.HookAnswer:
+    """Parse the hook's input into the call to check; `call` is its id where it came separately from the input. If the
+    input is not understood, return the denial."""
+    try:
+        parsed = msgspec.convert(given, _PreToolUse)
+    except msgspec.ValidationError as error:
+        return deny(f"The gateway did not understand the call: {error}")
     return ToolCheck(
         call=CallId(call or parsed.tool_use_id),
         tool=parsed.tool_name,
@@ -50,10 +52,6 @@ def parse_call(given: Mapping[str, Any], call: str = "") -> ToolCheck:
         mode=parsed.permission_mode,
         folder=parsed.cwd,
     )
-
-
-def not_understood(error: msgspec.ValidationError) -> control.HookAnswer:
-    return deny(f"The gateway did not understand the call: {error}")
 
 
 async def check_policy(sink: AgentSink, check: ToolCheck) -> Verdict:
@@ -124,14 +122,10 @@ class HookPermissions:
         self._deliver = deliver
         self._version = version
         self._held: dict[RequestId, asyncio.Future[control.HookAnswer]] = {}
-        self._tasks = BackgroundTasks("a hook of the agent failed")
+        self._tasks = background_tasks("a hook of the agent failed")
 
-    async def pre_tool_use(self, given: Mapping[str, Any]) -> control.HookAnswer:
+    async def pre_tool_use(self, check: ToolCheck) -> control.HookAnswer:
         """Return the hook's answer once it is decided. If the caller is cancelled, cancel the permission request."""
-        try:
-            check = parse_call(given)
-        except msgspec.ValidationError as error:
-            return not_understood(error)
         verdict = await self._finish(check_policy(self._sink, check))
         if verdict.behavior is not Behavior.ASK:
             return from_verdict(verdict, self._version)
@@ -142,7 +136,7 @@ class HookPermissions:
             await self._finish(self._put(ask, record))
             return await answer
         except asyncio.CancelledError:
-            self._tasks.start(self._sink.permission_cancelled(ask.request))
+            self._tasks.spawn(self._sink.permission_cancelled(ask.request))
             raise
         finally:
             del self._held[ask.request]
@@ -156,7 +150,7 @@ class HookPermissions:
 
     async def wait_finished(self) -> None:
         """Return when all started tasks have ended; await it before reporting the agent's exit."""
-        await self._tasks.wait_finished()
+        await self._tasks.wait()
 
     async def _put(self, ask: PermissionRequest, record: Record) -> None:
         await self._deliver([record])
@@ -164,7 +158,7 @@ class HookPermissions:
 
     async def _finish(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run `work` to its end even if the caller is cancelled; then raise the cancellation."""
-        task = self._tasks.start(work)
+        task = self._tasks.spawn(work)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:

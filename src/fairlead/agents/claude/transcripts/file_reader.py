@@ -13,14 +13,8 @@ from pathlib import Path
 import msgspec
 
 from fairlead.agents.claude.transcripts.recovery import lines_backwards
-from fairlead.agents.claude.transcripts.repair import GARBAGE, OVERSIZE, TORN, RepairedRow, read_line
-from fairlead.agents.claude.wire.framing import (
-    LineSplitter,
-    Oversize,
-    OversizeSpill,
-    oversize_placeholder,
-    spill_record,
-)
+from fairlead.agents.claude.transcripts.repair import GARBAGE, OVERSIZE, TORN, read_line
+from fairlead.agents.claude.wire import framing
 from fairlead.model.agents import Record
 
 CHUNK = 256 << 10
@@ -51,10 +45,14 @@ class FileItem(msgspec.Struct, frozen=True):
 
 
 class TranscriptFile:
-    """One file that is being read."""
-
     def __init__(
-        self, path: Path, name: str, place: FileOffset, spill: OversizeSpill | None = None, *, again: bool = False
+        self,
+        path: Path,
+        name: str,
+        place: FileOffset,
+        spill: framing.OversizeSpill | None = None,
+        *,
+        again: bool = False,
     ) -> None:
         self.path = path
         self.name = name
@@ -71,7 +69,7 @@ class TranscriptFile:
         self._last = 0
         self.again = again
         """The file was truncated or replaced: up to its current end, its rows may be in the log already."""
-        self._splitter = LineSplitter(spill=self._spill)
+        self._splitter = framing.LineSplitter(spill=self._spill)
 
     def unread(self) -> int:
         return self.size() - self.done
@@ -115,11 +113,11 @@ class TranscriptFile:
             self.again = self.again or self.done > 0
             self.done = self._read = self._checked_at = 0
             self._check = ""
-            self._splitter = LineSplitter(spill=self._spill)
+            self._splitter = framing.LineSplitter(spill=self._spill)
         elif self._identity is not None:
             # The same content in a new file: read the partial line again.
             self._read = self.done
-            self._splitter = LineSplitter(spill=self._spill)
+            self._splitter = framing.LineSplitter(spill=self._spill)
         self._identity = identity
 
     def _take(self, data: bytes) -> None:
@@ -132,14 +130,14 @@ class TranscriptFile:
         self._splitter.feed(data[start:])
         self._read += len(data)
 
-    def _item(self, line: bytes | Oversize, end: int) -> FileItem:
-        if isinstance(line, Oversize):
-            record = Record(oversize_placeholder(line), "transcript", self._time(0, end))
+    def _item(self, line: bytes | framing.Oversize, end: int) -> FileItem:
+        if isinstance(line, framing.Oversize):
+            record = Record(framing.oversize_placeholder(line), "transcript", self._time(0, end))
             return FileItem(self._last, end, (record,), (OVERSIZE,))
         read = read_line(line)
         records = tuple(
-            Record(part.raw, "transcript", self._time(part.at, end), part.uuid)
-            if isinstance(part, RepairedRow)
+            Record(part.raw, "transcript", self._time(part.at, end), part.name)
+            if isinstance(part, Record)
             else Record(self._aside(part.raw), "transcript", self._time(0, end))
             for part in read.parts
         )
@@ -165,7 +163,7 @@ class TranscriptFile:
         """Keep a fragment as it is; spill a large one to a file, so that it is never parsed again."""
         if len(raw) <= FRAGMENT_BYTES or self._spill is None:
             return raw
-        return spill_record(raw, self._spill, KEPT_OF_FRAGMENT)
+        return framing.spill_record(raw, self._spill, KEPT_OF_FRAGMENT)
 
     def partial_line(self) -> FileItem | None:
         """The last line, which has no newline. A whole row is treated like any other; a torn one is kept, and read
@@ -231,7 +229,7 @@ def last_rows(path: Path, limit: int) -> list[Record]:
     with opened(path) as descriptor:
         size = os.fstat(descriptor).st_size
         for _, line in lines_backwards(descriptor, size, 64 << 10, first=max(0, size - GLANCE_BYTES)):
-            rows.extend(Record(row.raw, "transcript", row.at) for row in reversed(read_line(line).rows))
+            rows.extend(reversed(read_line(line).rows))
             if len(rows) >= limit:
                 break
     return rows[:limit][::-1]

@@ -10,18 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.interpreter.state import THREADS_KEPT, put
-from fairlead.agents.claude.transcripts.identity import (
-    CONVERSATION,
-    SYNTHETIC,
-    RecordIdentity,
-    decode_message,
-    identify,
-    name_of,
-)
+from fairlead.agents.claude.interpreter.state import THREADS_KEPT
+from fairlead.agents.claude.transcripts import identity
+from fairlead.agents.claude.wire.decode import decode_object
 from fairlead.agents.claude.wire.framing import OversizeSpill, spill_record
 from fairlead.agents.claude.wire.records import as_text
 from fairlead.model.agents import Record
+from fairlead.model.formats.bounded_tables import put
 from fairlead.model.transcripts import FOREIGN, MirroredRow
 
 KEPT: Final = 8192
@@ -58,37 +53,37 @@ class WireTranscriptMatcher:
         self._count = self._last = 0
 
     def add_record(self, record: Record) -> None:
-        row = identify(record.raw)
+        row = identity.identify(record.raw)
         if record.origin == "transcript":
-            put(self._rows, name_of(row, record.raw), None, ROWS_KEPT)
+            put(self._rows, identity.name_of(row, record.raw), None, ROWS_KEPT)
             return
-        if row.type not in CONVERSATION or not isinstance(row.uuid, str) or row.uuid in self._on_wire:
+        if row.type not in identity.CONVERSATION or not isinstance(row.uuid, str) or row.uuid in self._on_wire:
             return
-        message = decode_message(row.message)
-        digest = _digest(message.content)
+        message = decode_object(row.message)
+        digest = _digest(message.get("content"))
         # Our own lines get no number: the CLI takes up a message sent into a running turn whenever it likes.
         main = record.origin == "agent" and not row.parent_tool_use_id
         self._count += main
         call = as_text(row.parent_tool_use_id)
         put(self._on_wire, row.uuid, _WireRecord(row.type, digest, self._count if main else -1, call), KEPT)
-        if isinstance(message.id, str):
-            put(self._blocks, (message.id, digest), row.uuid, KEPT)
+        if name := as_text(message.get("id")):
+            put(self._blocks, (name, digest), row.uuid, KEPT)
 
     def match_row(self, record: Record) -> MirroredRow | None:
-        row = identify(record.raw)
+        row = identity.identify(record.raw)
         if row.isSidechain is True:
             record = self._inside(record, row)
-        name = name_of(row, record.raw)
+        name = identity.name_of(row, record.raw)
         if name in self._rows:
             return None
         put(self._rows, name, None, ROWS_KEPT)
         kind = row.type if isinstance(row.type, str) else "garbage"
-        of, differs = self._same(name, row) if kind in CONVERSATION else (name, "")
-        if self._spill is not None and kind not in CONVERSATION and len(record.raw) > SPILLED_ABOVE:
+        of, differs = self._same(name, row) if kind in identity.CONVERSATION else (name, "")
+        if self._spill is not None and kind not in identity.CONVERSATION and len(record.raw) > SPILLED_ABOVE:
             record = msgspec.structs.replace(record, raw=spill_record(record.raw, self._spill, HEAD_BYTES))
         return MirroredRow(record=record, name=name, kind=kind, subtype=as_text(row.subtype), of=of, differs=differs)
 
-    def _inside(self, record: Record, row: RecordIdentity) -> Record:
+    def _inside(self, record: Record, row: identity.RecordIdentity) -> Record:
         """Append the call that a subagent's row belongs to, which the row itself lacks. Its own bytes stay."""
         wire = self._on_wire.get(row.uuid) if isinstance(row.uuid, str) else None
         agent = as_text(row.agentId)
@@ -103,14 +98,14 @@ class WireTranscriptMatcher:
         encoded = msgspec.json.encode(call)
         return msgspec.structs.replace(record, raw=raw[:-1] + b',"parentToolUseID":' + encoded + b"}")
 
-    def _same(self, name: str, row: RecordIdentity) -> tuple[str, str]:
+    def _same(self, name: str, row: identity.RecordIdentity) -> tuple[str, str]:
         """Return (name of the matching wire record, what differs); the row's own name if no wire record matches."""
-        message = decode_message(row.message)
-        digest = _digest(message.content)
+        message = decode_object(row.message)
+        digest = _digest(message.get("content"))
         wire = self._on_wire.get(name)
         if wire is None:
-            other = self._blocks.get((message.id, digest), "") if isinstance(message.id, str) else ""
-            if row.type != "assistant" or row.isSidechain is True or message.model == SYNTHETIC:
+            other = self._blocks.get((as_text(message.get("id")), digest), "")
+            if row.type != "assistant" or row.isSidechain is True or message.get("model") == identity.SYNTHETIC:
                 return name, ""
             return (other, "uuid") if other else (name, FOREIGN)
         if wire.kind != row.type:

@@ -5,13 +5,11 @@ parent row; a row that comes before its parent is held until the parent arrives.
 (`flush`): a row that never comes must not hold the others for ever.
 """
 
-from collections.abc import Iterable
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from fairlead.agents.claude.interpreter.state import SeenSet
-from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, decode_message, decoded, identify
+from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, identify
+from fairlead.agents.claude.wire.decode import decode_object
 from fairlead.agents.claude.wire.records import as_dicts
 from fairlead.model.agents import Record
 
@@ -20,11 +18,12 @@ REMEMBERED: Final = 256
 
 
 class RowOrdering:
-    def __init__(self, known: Iterable[Record] = ()) -> None:
+    """`writes_in_order`: the CLI writes the rows in order, so none is held."""
+
+    def __init__(self, *, writes_in_order: bool = False) -> None:
+        self._writes_in_order = writes_in_order
         self._seen = SeenSet()
         self._early: list[Record] = []
-        for record in known:
-            self.note_delivered(record)
 
     @property
     def is_waiting(self) -> bool:
@@ -57,22 +56,13 @@ class RowOrdering:
         return early
 
     def _follows(self, link: RecordIdentity) -> bool:
-        if link.type not in CONVERSATION or link.isSidechain is True:
+        if self._writes_in_order or link.type not in CONVERSATION or link.isSidechain is True:
             return True
         return not isinstance(link.parentUuid, str) or link.parentUuid in self._seen
 
     def _note(self, link: RecordIdentity) -> None:
         if isinstance(link.uuid, str):
             self._seen.add(link.uuid, REMEMBERED)
-
-
-class _Side(RecordIdentity):
-    """A subagent's row, or the row that carries its result."""
-
-    toolUseResult: Any = None
-
-
-_sides: Final = msgspec.json.Decoder(_Side)
 
 
 class SubagentResultBuffer:
@@ -89,8 +79,8 @@ class SubagentResultBuffer:
 
     def put(self, record: Record) -> list[Record]:
         """Add a row; return the rows that can be delivered now. Rows of the main thread stay in their order."""
-        side = decoded(_sides, record.raw) if b'"agentId"' in record.raw else None
-        if side is not None and side.isSidechain is True:
+        side = identify(record.raw) if b'"agentId"' in record.raw else RecordIdentity()
+        if side.isSidechain is True:
             if side.type in CONVERSATION:
                 self._spoke[str(side.agentId)] = side.type == "assistant" and _says(side)
             return [record, *self._ready()]
@@ -105,17 +95,17 @@ class SubagentResultBuffer:
 
     def _ready(self) -> list[Record]:
         ready_rows: list[Record] = []
-        while self._held and not self._lacks(decoded(_sides, self._held[0].raw)):
+        while self._held and not self._lacks(identify(self._held[0].raw)):
             ready_rows.append(self._held.pop(0))
         return ready_rows
 
-    def _lacks(self, side: _Side | None) -> bool:
-        facts = side.toolUseResult if side is not None else None
-        if not isinstance(facts, dict) or facts.get("status") != "completed":
+    def _lacks(self, side: RecordIdentity) -> bool:
+        facts = decode_object(side.toolUseResult)
+        if facts.get("status") != "completed":
             return False
         says = any(block.get("text") for block in as_dicts(facts.get("content")))
         return says and not self._spoke.get(str(facts.get("agentId")), False)
 
 
-def _says(side: _Side) -> bool:
-    return any(block.get("type") == "text" for block in as_dicts(decode_message(side.message).content))
+def _says(side: RecordIdentity) -> bool:
+    return any(block.get("type") == "text" for block in as_dicts(decode_object(side.message).get("content")))

@@ -41,3 +41,8 @@ def _short_hash(text: str) -> str:
 def find_transcript(config: Path, agent_session: str) -> Path | None:
     """Find the session's file in any project folder: versions name their folders by different rules."""
     return next((config / "projects").glob(f"*/{agent_session}.jsonl"), None)
+
+
+def existing_transcript(config: Path, expected: Path) -> Path:
+    """The session's file, if there is one; else the path where it is expected."""
+    return expected if expected.exists() else find_transcript(config, expected.stem) or expected

@@ -7,7 +7,7 @@ thousand sessions hold no descriptor.
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,14 +20,17 @@ from fairlead.agents.claude.transcripts.file_reader import (
     end_of,
     place_at,
 )
+from fairlead.agents.claude.transcripts.identity import identify, name_of
 from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents, is_subagents
 from fairlead.agents.claude.transcripts.recovery import place_after, place_of
+from fairlead.agents.claude.wire.decode import decode_object
 from fairlead.agents.claude.wire.framing import OversizeSpill
 from fairlead.agents.claude.wire.markers import SubagentLink, encode_marker
+from fairlead.agents.claude.wire.records import as_text
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId
-from fairlead.model.transcripts import TranscriptPage, TranscriptProblem
+from fairlead.model.transcripts import Shared, TranscriptPage, TranscriptProblem
 
 BATCH_ROWS = 256
 BATCH_BYTES = 256 << 10
@@ -50,10 +53,6 @@ class ReaderOffset(msgspec.Struct, frozen=True):
 _places = msgspec.msgpack.Decoder(ReaderOffset)
 
 
-def decode_place(data: bytes) -> ReaderOffset:
-    return _places.decode(data) if data else ReaderOffset()
-
-
 class SessionReader:
     """Implements `model.transcripts.TranscriptReader`."""
 
@@ -74,7 +73,7 @@ class SessionReader:
         self._path = path
         self._where = where
         self._legacy = legacy or LegacySubagents()
-        self._places = dict(decode_place(place).files)
+        self._places = _places.decode(place).files if place else {}
         self._spill = spill
         self._files: dict[str, TranscriptFile] = {}
         self._folder_changed = (-1, -1)
@@ -137,8 +136,6 @@ class SessionReader:
     def place(self) -> bytes:
         files = {**self._places, **{name: file.place() for name, file in self._files.items()}}
         return msgspec.msgpack.encode(ReaderOffset(files))
-
-    # --- inside
 
     def _find(self) -> None:
         if MAIN not in self._files:
@@ -244,17 +241,66 @@ def subagent_files(path: Path) -> dict[str, Path]:
     return found
 
 
-class _Meta(msgspec.Struct):
-    toolUseId: str = ""
-
-
 def _link(path: Path) -> bytes | None:
     """A link marker from the `.meta.json` next to a subagent's transcript, which names the call that started the
     subagent; None if there is none (yet)."""
     try:
         with path.with_suffix(".meta.json").open("rb") as file:
-            meta = msgspec.json.decode(file.read(1 << 20), type=_Meta)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            call = as_text(decode_object(file.read(1 << 20)).get("toolUseId"))
+    except OSError:
         return None
     agent = path.name.removeprefix("agent-").removesuffix(".jsonl")
-    return encode_marker(SubagentLink(agentId=agent, toolUseId=meta.toolUseId)) if meta.toolUseId else None
+    return encode_marker(SubagentLink(agentId=agent, toolUseId=call)) if call else None
+
+
+# --- forks -----------------------------------------------------------------------------------------------
+
+
+LogRecords = AsyncIterator[tuple[int, Record]]
+
+
+async def shared(path: Path, records: LogRecords) -> Shared | None:
+    """Find how far a session file repeats another session's log, whose records are given with the last seq of their
+    events. Reads the file only that far. Raises OSError.
+
+    A fork, and with older versions every resume, begins with a copy of the rows before it: the same uuids, another
+    session id. Only the main thread is compared, row by row; the rows in between (attachments, subagents, records that
+    only the wire has) may be present or not."""
+    others: set[str] = set()  # the names of all records of the log outside the main thread so far
+
+    async def next_of_log() -> tuple[str, int]:
+        """The uuid and the seq of the log's next record of the main thread; empty at the end."""
+        async for seq, record in records:
+            row = identify(record.raw)
+            if row.is_conversation and row.is_main_thread:
+                return str(row.uuid), seq
+            others.add(name_of(row, record.raw))
+        return "", 0
+
+    rows = _main_rows(path)
+    between: list[Record] = []
+    upto = end = 0
+    while True:
+        uuid, row_end, skipped = next(rows, ("", 0, []))
+        their_uuid, seq = await next_of_log()
+        if not uuid or uuid != their_uuid:
+            break
+        between.extend(record for name, record in skipped if name not in others)
+        upto, end = seq, row_end
+    if not upto:
+        return None
+    place = msgspec.msgpack.encode(ReaderOffset({MAIN: place_at(path, end)}))
+    return Shared(seq=upto, place=place, between=tuple(between), goes_on=bool(uuid), they_go_on=bool(their_uuid))
+
+
+def _main_rows(path: Path) -> Iterator[tuple[str, int, list[tuple[str, Record]]]]:
+    """The uuid and the end offset of each row of the main thread, with the rows before it that are not, by name."""
+    skipped: list[tuple[str, Record]] = []
+    for item in TranscriptFile(path, "", FileOffset()).new_items():
+        for record in item.records:
+            row = identify(record.raw)
+            if row.is_conversation and row.is_main_thread:
+                yield str(row.uuid), item.end, skipped
+                skipped = []
+            else:
+                skipped.append((name_of(row, record.raw), record))

@@ -6,15 +6,14 @@ seconds. Its rows are delivered as records of origin `transcript`; damaged rows 
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-import msgspec
-
-from fairlead.agents.claude.transcripts.identity import decoded
-from fairlead.agents.claude.transcripts.paths import find_transcript
-from fairlead.agents.claude.wire.decode import decode
+from fairlead.agents.claude.transcripts.identity import RecordIdentity, identify
+from fairlead.agents.claude.transcripts.paths import existing_transcript
+from fairlead.agents.claude.wire.decode import decode, decode_object
 from fairlead.agents.claude.wire.framing import LineSplitter, Oversize
 from fairlead.agents.claude.wire.records import InvalidRecord
 from fairlead.model.agents import AgentSink, Exit, ProcessInfo, Record
@@ -42,7 +41,7 @@ async def follow(
     patience: StopTimeouts | None = None,
 ) -> None:
     """Deliver the rows after the prompt `after` until the process has exited; then call `sink.exited`."""
-    path = _file_of(child, config)
+    path = existing_transcript(config, Path(child.transcript))
     leaving = asyncio.create_task(wait_orphan(Process(child.pid, child.started), clock))
     stop = (lambda: end(child, clock, patience or StopTimeouts())) if child.dials_in else None
     try:
@@ -55,11 +54,6 @@ async def follow(
         leaving.cancel()
         await asyncio.wait({leaving})
     await sink.exited(Exit())
-
-
-def _file_of(child: ProcessInfo, config: Path) -> Path:
-    expected = Path(child.transcript)
-    return expected if expected.exists() else find_transcript(config, child.agent_session) or expected
 
 
 async def _read(
@@ -106,25 +100,17 @@ def whole_rows(lines: list[bytes | Oversize]) -> list[Record]:
     return [Record(row, "transcript") for row in rows if row and not isinstance(decode(row), InvalidRecord)]
 
 
+def rows_after(path: Path, prompt: MessageId | None) -> Iterator[list[Record]]:
+    """The rows after a prompt up to the file's present end, in batches."""
+    splitter, offset = LineSplitter(), place_after(path, prompt)
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        file.seek(offset)
+        while data := file.read(BLOCK):
+            if batch := whole_rows(splitter.feed(data)):
+                yield batch
+
+
 # --- where to begin -------------------------------------------------------------------------------------
-
-
-class _Attachment(msgspec.Struct):
-    source_uuid: str | None = None
-
-
-class _Row(msgspec.Struct):
-    """The fields that distinguish a prompt from other rows."""
-
-    type: str | None = None
-    uuid: str | None = None
-    isSidechain: bool | None = None
-    isMeta: bool | None = None
-    toolUseResult: msgspec.Raw | None = None
-    attachment: _Attachment | None = None
-
-
-_rows = msgspec.json.Decoder(_Row)
 
 
 def place_after(path: Path, prompt: MessageId | None) -> int:
@@ -132,11 +118,7 @@ def place_after(path: Path, prompt: MessageId | None) -> int:
 
     A message sent into a running turn is written only when the agent takes it up, after rows that no client has seen:
     then the offset is just after the prompt before it."""
-    try:
-        file = path.open("rb")
-    except OSError:
-        return 0
-    with file:
+    with contextlib.suppress(OSError), path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         if prompt is None:
             return size
@@ -145,32 +127,26 @@ def place_after(path: Path, prompt: MessageId | None) -> int:
         for end, line in lines_backwards(file.fileno(), size):
             if not steered and name not in line:
                 continue
-            row = decoded(_rows, line.strip(b"\0 \t\r"))
-            if row is None:
-                continue
+            row = identify(line.strip(b"\0 \t\r"))
             if row.uuid == prompt or (steered and _is_prompt(row)):
                 return end
-            steered = steered or (row.attachment is not None and row.attachment.source_uuid == prompt)
+            steered = steered or decode_object(row.attachment).get("source_uuid") == prompt
         return 0 if steered else size
+    return 0
 
 
 def place_of(path: Path, prompt: MessageId) -> int | None:
     """The offset at which the row of `prompt` begins; None while it is not in the file."""
-    try:
-        file = path.open("rb")
-    except OSError:
-        return None
-    with file:
+    with contextlib.suppress(OSError), path.open("rb") as file:
         name = prompt.encode()
         for end, line in lines_backwards(file.fileno(), file.seek(0, os.SEEK_END)):
-            row = decoded(_rows, line.strip(b"\0 \t\r")) if name in line else None
-            if row is not None and row.uuid == prompt:
+            if name in line and identify(line.strip(b"\0 \t\r")).uuid == prompt:
                 return max(0, end - len(line) - 1)
     return None
 
 
-def _is_prompt(row: _Row) -> bool:
-    return row.type == "user" and not (row.isSidechain or row.isMeta or row.toolUseResult)
+def _is_prompt(row: RecordIdentity) -> bool:
+    return row.type == "user" and not (row.isSidechain or row.isMeta or row.has_result)
 
 
 def lines_backwards(fd: int, size: int, block: int = BLOCK, first: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -191,9 +167,6 @@ def lines_backwards(fd: int, size: int, block: int = BLOCK, first: int = 0) -> I
         position = start
     if first == 0:
         yield end, b"".join(reversed(pieces))
-
-
-# --- ending ---------------------------------------------------------------------------------------------
 
 
 async def end(child: ProcessInfo, clock: Clock, patience: StopTimeouts) -> None:

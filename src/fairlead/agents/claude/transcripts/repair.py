@@ -12,16 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.transcripts.identity import decoded
 from fairlead.agents.claude.wire.records import as_text
-
-
-class RepairedRow(msgspec.Struct, frozen=True):
-    """A whole row as it stands in the file; `at` is its own time in milliseconds since 1970, 0 if it has none."""
-
-    raw: bytes
-    at: int = 0
-    uuid: str = ""
+from fairlead.model.agents import Record
+from fairlead.model.formats.frames import decode_or_none
+from fairlead.model.formats.json_repair import decode_repaired
 
 
 class Fragment(msgspec.Struct, frozen=True):
@@ -31,14 +25,15 @@ class Fragment(msgspec.Struct, frozen=True):
 
 
 class TranscriptLine(msgspec.Struct, frozen=True):
-    """The rows and fragments of one line, in order. `damage` names its defects; empty for a good line."""
+    """The whole rows of one line, as they stand in the file, and the fragments between them, in order. A row without a
+    time has the `at` 0. `damage` names the defects; empty for a good line."""
 
-    parts: tuple[RepairedRow | Fragment, ...]
+    parts: tuple[Record | Fragment, ...]
     damage: tuple[str, ...] = ()
 
     @property
-    def rows(self) -> tuple[RepairedRow, ...]:
-        return tuple(part for part in self.parts if isinstance(part, RepairedRow))
+    def rows(self) -> tuple[Record, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Record))
 
 
 JOINED: Final = "joined"
@@ -87,7 +82,7 @@ def read_line(line: bytes) -> TranscriptLine:
     row = _whole(clean)
     if row is not None:
         return TranscriptLine((row,), tuple(damage))
-    parts: list[RepairedRow | Fragment] = []
+    parts: list[Record | Fragment] = []
     if b"\0" in clean:
         damage = [NUL]
     for piece in _NULS.split(clean):
@@ -95,7 +90,7 @@ def read_line(line: bytes) -> TranscriptLine:
         if piece:
             whole = _whole(piece)
             parts.extend([whole] if whole is not None else _search(piece))
-    rows = sum(isinstance(part, RepairedRow) for part in parts)
+    rows = sum(isinstance(part, Record) for part in parts)
     if rows < len(parts):
         damage.append(SPLICED if rows else GARBAGE)
     elif rows > 1 and not damage:
@@ -114,17 +109,22 @@ def row_time(timestamp: Any) -> int:
         return 0
 
 
-def _whole(data: bytes) -> RepairedRow | None:
+def _whole(data: bytes) -> Record | None:
     """The bytes as one row, if they are an object with a `type`."""
     # Without mending, `_search` finds the row as well, in smaller steps.
-    row = decoded(_times, data, mend=len(data) <= _MENDED)
-    return None if row is None else RepairedRow(data, row_time(row.timestamp), as_text(row.uuid))
+    decode = decode_repaired if len(data) <= _MENDED else decode_or_none
+    row = decode(_times.decode, data)
+    return None if row is None else _record(data, row.timestamp, row.uuid)
 
 
-def _search(data: bytes) -> list[RepairedRow | Fragment]:
+def _record(raw: bytes, timestamp: Any, uuid: Any) -> Record:
+    return Record(raw, "transcript", row_time(timestamp), as_text(uuid))
+
+
+def _search(data: bytes) -> list[Record | Fragment]:
     """The rows inside a damaged line, wherever they begin, and the fragments around them."""
     text = data.decode("utf-8", "surrogateescape")
-    found: list[RepairedRow | Fragment] = []
+    found: list[Record | Fragment] = []
     effort = _EFFORT * len(text) + _FREE_EFFORT
     kept = position = 0
     while effort > 0 and (start := text.find("{", position)) >= 0:
@@ -142,8 +142,7 @@ def _search(data: bytes) -> list[RepairedRow | Fragment]:
         position = end
         if _is_row(value):
             _keep(found, text[kept:start])
-            at = row_time(value.get("timestamp"))
-            found.append(RepairedRow(_bytes(text[start:end]), at, as_text(value.get("uuid"))))
+            found.append(_record(_bytes(text[start:end]), value.get("timestamp"), value.get("uuid")))
             kept = end
     _keep(found, text[kept:])
     return found
@@ -156,7 +155,7 @@ def _is_row(value: dict[str, Any]) -> bool:
     return isinstance(value.get("sessionId"), str) or "leafUuid" in value or "snapshot" in value
 
 
-def _keep(found: list[RepairedRow | Fragment], text: str) -> None:
+def _keep(found: list[Record | Fragment], text: str) -> None:
     rest = _bytes(text).strip(_BLANK)
     if rest:
         found.append(Fragment(rest))

@@ -6,12 +6,13 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from fairlead.agents.claude.transcripts import fork_prefix, index
+from fairlead.agents.claude.transcripts import index
 from fairlead.agents.claude.transcripts import reader as reading
 from fairlead.agents.claude.transcripts.file_reader import changed_at, last_rows
 from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents
 from fairlead.agents.claude.transcripts.mirror import WireTranscriptMatcher
-from fairlead.agents.claude.transcripts.watcher import TranscriptWatcher
+from fairlead.agents.claude.transcripts.paths import find_transcript
+from fairlead.agents.claude.transcripts.watcher import watch
 from fairlead.agents.claude.wire.framing import OversizeSpill
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
@@ -75,9 +76,8 @@ class ClaudeTranscripts:
         if gone:
             yield gone
 
-    async def changes(self) -> AsyncIterator[frozenset[SessionId]]:
-        async for portion in TranscriptWatcher(self._homes, self._clock, self._legacy, self._written).changes():
-            yield portion
+    def changes(self) -> AsyncIterator[frozenset[SessionId]]:
+        return watch(self._homes, self._clock, self._legacy, self._written)
 
     def _written(self, session: SessionId, path: Path) -> None:
         self._paths[session] = path
@@ -115,10 +115,10 @@ class ClaudeTranscripts:
             legacy=self._legacy,
         )
 
-    async def shared(self, session: SessionId, records: fork_prefix.LogRecords, path: str = "") -> Shared | None:
+    async def shared(self, session: SessionId, records: reading.LogRecords, path: str = "") -> Shared | None:
         file = Path(path) if path else await self._get(session)
         try:
-            return await fork_prefix.shared(file, records)
+            return await reading.shared(file, records)
         except OSError:
             return None  # the reader will report the error
 
@@ -147,9 +147,7 @@ class ClaudeTranscripts:
 
     def _search(self, session: SessionId) -> Path | None:
         """Search all project folders: folders are renamed, and versions name them by different rules."""
-        folders = (folder for root in index.projects(self._homes) for folder in index.project_folders(root))
-        paths = (folder / f"{session}{index.SUFFIX}" for folder in folders)
-        return next((path for path in paths if path.exists()), None)
+        return next(filter(None, (find_transcript(home, session) for home in self._homes)), None)
 
     def _spill_of(self, session: SessionId) -> OversizeSpill | None:
         return SpillFiles(Path(self._spill), session) if self._spill else None

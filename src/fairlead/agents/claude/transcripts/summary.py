@@ -10,9 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude.interpreter.user_text import TOOL_LOADED
-from fairlead.agents.claude.transcripts.identity import CONVERSATION, SYNTHETIC, RecordIdentity, decode_message, decoded
+from fairlead.agents.claude.transcripts.identity import CONVERSATION, SYNTHETIC, RecordIdentity
 from fairlead.agents.claude.transcripts.repair import read_line, row_time
+from fairlead.agents.claude.wire.decode import decode_object
 from fairlead.agents.claude.wire.records import as_dicts, as_text
+from fairlead.model.formats.json_repair import decode_repaired
 
 HEAD: Final = 64 << 10
 TAIL: Final = 64 << 10
@@ -30,13 +32,10 @@ _ONLY_WRAPPERS: Final = re.compile(rf"(?:\s*<(?:({_WRAPPERS})>.*?</\1|(?:{_WRAPP
 class _Row(RecordIdentity):
     """The fields that are used, of any type: a row is never rejected for the type of one."""
 
-    timestamp: Any = None
     cwd: Any = None
     gitBranch: Any = None
     version: Any = None
-    isMeta: Any = None
     isCompactSummary: Any = None
-    toolUseResult: Any = None
     summary: Any = None
     customTitle: Any = None
     totalCostUSD: Any = None
@@ -90,7 +89,7 @@ class TranscriptSummary(msgspec.Struct):
             self.root = self.root or as_text(row.uuid)
         if row.uuid and row.type == "assistant":
             self.useful = True
-            model = as_text(decode_message(row.message).model)
+            model = as_text(decode_object(row.message).get("model"))
             self.model = self.model if model in ("", SYNTHETIC) else model
         elif row.uuid and row.type == "user":
             self._user(row, at)
@@ -98,13 +97,13 @@ class TranscriptSummary(msgspec.Struct):
     def _user(self, row: _Row, at: int) -> None:
         if self.sidechain is None:
             self.sidechain = row.isSidechain is True
-        if row.toolUseResult is not None:
+        if row.has_result:
             self.useful = True
             return
         if row.isCompactSummary is True:
             return
         self.active = max(self.active, at)
-        prompt = "" if row.isMeta is True else prompt_of(decode_message(row.message).content)
+        prompt = "" if row.isMeta is True else prompt_of(decode_object(row.message).get("content"))
         if prompt and row.isSidechain is not True:
             self.useful = True
             self.prompts += 1
@@ -120,7 +119,7 @@ def summarize(head: bytes, tail: bytes = b"") -> TranscriptSummary:
     summary = TranscriptSummary()
     for line in lines:
         for found in read_line(line).rows:
-            if (row := decoded(_rows, found.raw)) is not None:
+            if (row := decode_repaired(_rows.decode, found.raw)) is not None:
                 summary.take(row)
     if tail:
         summary.prompts = 0

@@ -6,17 +6,19 @@ are polled every two seconds instead.
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairlead.agents.claude.transcripts.index import project_folders, projects, session_files, session_of
+from fairlead.agents.claude.transcripts.index import mark_of, project_folders, projects, session_files, session_of
 from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents, is_subagents
 from fairlead.agents.claude.transcripts.reader import subagent_files, subagents_folder
 from fairlead.model.ids import SessionId, is_uuid
+from fairlead.model.transcripts import FileMark
 from fairlead.system.clock import Clock
 
 if TYPE_CHECKING or sys.platform == "linux":
@@ -30,69 +32,62 @@ Written = Callable[[SessionId, Path], object]
 """Called with each file of a session that was written to."""
 
 
-class TranscriptWatcher:
-    """`async for sessions in TranscriptWatcher(...).changes()`. The first batch is empty: watching has begun."""
+async def watch(
+    homes: Sequence[Path], clock: Clock, legacy: LegacySubagents, written: Written
+) -> AsyncGenerator[frozenset[SessionId], None]:
+    """Yield the sessions whose files change. The first batch is empty: watching has begun."""
+    roots = projects(homes)
+    if sys.platform == "linux":
+        try:
+            async for portion in _by_inotify(roots, legacy, written):
+                yield portion
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EMFILE):
+                raise
+            logger.warning("no inotify watches are left: transcripts are polled every %g s", POLL_SECONDS)
+    async for portion in _by_polling(roots, legacy, clock):
+        yield portion
 
-    def __init__(
-        self,
-        homes: Sequence[Path],
-        clock: Clock,
-        legacy: LegacySubagents | None = None,
-        written: Written = lambda session, path: None,
-    ) -> None:
-        self._roots = projects(homes)
-        self._clock = clock
-        self._legacy = legacy or LegacySubagents()
-        self._written = written
 
-    async def changes(self) -> AsyncGenerator[frozenset[SessionId], None]:
-        if sys.platform == "linux":
-            try:
-                async for portion in self._by_inotify():
-                    yield portion
-                return
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EMFILE):
-                    raise
-                logger.warning("no inotify watches are left: transcripts are polled every %g s", POLL_SECONDS)
-        async for portion in self._by_polling():
-            yield portion
-
-    async def _by_inotify(self) -> AsyncIterator[frozenset[SessionId]]:
-        with _Folders(self._roots, self._legacy, self._written) as folders:
-            yield frozenset()
-            reading = asyncio.create_task(folders.read())
-            try:
-                while not reading.done():
-                    woken = asyncio.create_task(folders.has_changes.wait())
-                    try:
-                        await asyncio.wait({woken, reading}, return_when=asyncio.FIRST_COMPLETED)
-                    finally:
-                        woken.cancel()
-                    if folders.changed:
-                        yield folders.take()
-                reading.result()
-            finally:
-                reading.cancel()
-                await asyncio.wait({reading})
-
-    async def _by_polling(self) -> AsyncIterator[frozenset[SessionId]]:
-        before = await asyncio.to_thread(_marks, self._roots, self._legacy)
+async def _by_inotify(
+    roots: list[Path], legacy: LegacySubagents, written: Written
+) -> AsyncIterator[frozenset[SessionId]]:
+    with _Folders(roots, legacy, written) as folders:
         yield frozenset()
-        while True:
-            await self._clock.sleep(POLL_SECONDS)
-            now = await asyncio.to_thread(_marks, self._roots, self._legacy)
-            changed = frozenset(session for session in {**before, **now} if before.get(session) != now.get(session))
-            before = now
-            if changed:
-                yield changed
+        reading = asyncio.create_task(folders.read())
+        try:
+            while not reading.done():
+                woken = asyncio.create_task(folders.has_changes.wait())
+                try:
+                    await asyncio.wait({woken, reading}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    woken.cancel()
+                if folders.changed:
+                    yield folders.take()
+            reading.result()
+        finally:
+            reading.cancel()
+            await asyncio.wait({reading})
+
+
+async def _by_polling(roots: list[Path], legacy: LegacySubagents, clock: Clock) -> AsyncIterator[frozenset[SessionId]]:
+    before = await asyncio.to_thread(_marks, roots, legacy)
+    yield frozenset()
+    while True:
+        await clock.sleep(POLL_SECONDS)
+        now = await asyncio.to_thread(_marks, roots, legacy)
+        changed = frozenset(session for session in {**before, **now} if before.get(session) != now.get(session))
+        before = now
+        if changed:
+            yield changed
 
 
 class _Folders:
     """The watched folders, and the sessions that changed since `take`."""
 
-    def __init__(self, roots: Iterable[Path], legacy: LegacySubagents, written: Written) -> None:
-        self._roots = list(roots)
+    def __init__(self, roots: list[Path], legacy: LegacySubagents, written: Written) -> None:
+        self._roots = roots
         self._legacy = legacy
         self._written = written
         self._inotify = Inotify()
@@ -275,9 +270,9 @@ def _identity(folder: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _marks(roots: Iterable[Path], legacy: LegacySubagents) -> dict[SessionId, tuple[tuple[str, int, int], ...]]:
+def _marks(roots: list[Path], legacy: LegacySubagents) -> dict[SessionId, tuple[FileMark, ...]]:
     """The sizes and times of each session's own file and of its subagents' files, to compare between polls."""
-    found: dict[SessionId, tuple[tuple[str, int, int], ...]] = {}
+    found: dict[SessionId, tuple[FileMark, ...]] = {}
     for root in roots:
         for folder in project_folders(root):
             for session, path in session_files(folder):
@@ -286,11 +281,8 @@ def _marks(roots: Iterable[Path], legacy: LegacySubagents) -> dict[SessionId, tu
     return found
 
 
-def _mark(file: Path) -> Iterator[tuple[str, int, int]]:
+def _mark(file: Path) -> Iterator[FileMark]:
     """The size and time of a file, and of the `.meta.json` next to a subagent's file, which names its call."""
     for path in (file, file.with_suffix(".meta.json")):
-        try:
-            status = path.stat()
-        except OSError:
-            continue
-        yield str(path), status.st_size, status.st_mtime_ns
+        with contextlib.suppress(OSError):
+            yield mark_of(path)

@@ -8,11 +8,11 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
-from fairlead.agents.claude.base_driver import BackgroundTasks, ClaudeDriver
+from fairlead.agents.claude.base_driver import ClaudeDriver, background_tasks
 from fairlead.agents.claude.launch import ALWAYS_ASKED, ASK_BINDS_SINCE, PreparedLaunch, resumes_by_command
 from fairlead.agents.claude.stdio import tool_hooks
 from fairlead.agents.claude.tui import keys
@@ -55,14 +55,12 @@ OTHER_LINK: Final = "A terminal has no control requests: hand the session over t
 
 
 class ClaudeTerminal(ClaudeDriver):
-    """A running Claude in a terminal."""
-
     _permissions: tool_hooks.HookPermissions
 
     def __init__(
         self, prepared: PreparedLaunch, terminal: Terminal, post: HookEndpoint, sink: AgentSink, clock: Clock
     ) -> None:
-        super().__init__(sink, clock, prepared.version)
+        super().__init__(terminal, sink, clock, prepared.version)
         launch = prepared.launch
         self.terminal = terminal
         self._post = post
@@ -84,7 +82,7 @@ class ClaudeTerminal(ClaudeDriver):
         self._calls: dict[str, None] = {}
         self._interrupted = False
         self._prompts = 0
-        self._tasks = BackgroundTasks("a terminal's driver failed")
+        self._tasks = background_tasks("a terminal's driver failed")
         self._resumed = asyncio.Event()
         self._up = False
         self.is_busy = False
@@ -153,7 +151,7 @@ class ClaudeTerminal(ClaudeDriver):
         self._row.set()
         await self._rows.finish()
         await self._permissions.wait_finished()
-        await self._tasks.wait_finished()
+        await self._tasks.wait()
         return msgspec.structs.replace(ended, stderr=self._last_lines()) if ended.code else ended
 
     async def _end(self) -> Exit:
@@ -246,16 +244,15 @@ class ClaudeTerminal(ClaudeDriver):
 
     async def before_tool(self, given: Mapping[str, Any]) -> HookAnswer:
         self._follow(given)
-        try:
-            check = tool_hooks.parse_call(given)
-        except msgspec.ValidationError as error:
-            return tool_hooks.not_understood(error)
+        check = tool_hooks.parse_call(given)
+        if isinstance(check, HookAnswer):
+            return check
         await self._row_of(check.call)
         if self._version < ASK_BINDS_SINCE and check.tool in ALWAYS_ASKED:
             # This version asks a person on its screen, whatever a hook answers: `_settle` emits a notice about that.
             verdict = await tool_hooks.check_policy(self._sink, check)
             return tool_hooks.deny(verdict.reason) if verdict.behavior is Behavior.DENY else HookAnswer()
-        return await self._permissions.pre_tool_use(given)
+        return await self._permissions.pre_tool_use(check)
 
     async def _row_of(self, call: CallId) -> None:
         """Wait for the row of a call, so that clients see the call before its permission request."""
@@ -299,17 +296,9 @@ class ClaudeTerminal(ClaudeDriver):
         self._rows.move(Path(path))
         self._ready = msgspec.structs.replace(self._ready, agent_session=conversation)
         self.moved(conversation)
-        self._tasks.start(self._mark(self._ready))
+        self._tasks.spawn(self._mark(self._ready))
 
     # --- the port `model.agents.Agent` ---------------------------------------------------------------------
-
-    @property
-    def running(self) -> bool:
-        return self.terminal.running
-
-    @property
-    def pid(self) -> int:
-        return self.terminal.pid
 
     @property
     def attended(self) -> bool:
@@ -340,7 +329,7 @@ class ClaudeTerminal(ClaudeDriver):
         if self._typer.typing and not self._typer.entered:
             self._typer.withdraw()
         else:
-            self._tasks.start(self._escape())
+            self._tasks.spawn(self._escape())
 
     async def _escape(self) -> None:
         """Press Esc until the CLI stops. Never at the prompt: there, pressing it twice would open a menu. A prompt that
@@ -365,14 +354,10 @@ class ClaudeTerminal(ClaudeDriver):
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
         raise AgentRefused(OTHER_LINK, subtype=subtype)
 
-    async def set_mode(self, mode: str) -> None:
+    async def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise AgentRefused(OTHER_LINK)
 
-    async def set_model(self, model: str) -> None:
-        raise AgentRefused(OTHER_LINK)
-
-    async def set_thinking(self, budget: int | None) -> None:
-        raise AgentRefused(OTHER_LINK)
+    set_mode = set_model = set_thinking = rewind = _refuse
 
     async def set_variables(self, variables: Mapping[str, str]) -> None:
         raise AgentRefused("A program in a terminal accepts no environment variables while it runs.")

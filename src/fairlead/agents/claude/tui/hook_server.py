@@ -20,7 +20,7 @@ import logging
 import shlex
 import sys
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -28,12 +28,12 @@ import msgspec
 from fairlead.agents.claude.stdio.tool_hooks import deny
 from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.agents.claude.wire.framing import RECORD_LIMIT
-from fairlead.agents.links.api import DialInTokens
+from fairlead.agents.links import DialInTokens
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId, session_id
-from fairlead.model.web.requests import Response, ServiceCall
-from fairlead.model.web.routes import Request, Route, Steps
+from fairlead.model.web.requests import Response, ServiceCall, ServiceHandlers
+from fairlead.model.web.routes import Request, Route, Routes, Steps
 from fairlead.system.clock import Clock, Timer
 
 logger = logging.getLogger("fairlead.agents.claude")
@@ -81,22 +81,6 @@ def command(event: str) -> str:
     return shlex.join(words) + (" || exit 2" if event == "pre-tool-use" else "")
 
 
-def settings_json(url: str, events: Sequence[str], certificate: str = "", starts: str = "") -> str:
-    """The CLI's `--settings` with our hooks for these events of `EVENTS`. `starts` restricts the hook of session-start
-    to some ways to start.
-
-    These settings override the project's. Measured on all three versions: without `disableAllHooks` and `env` here, a
-    project's settings can turn our hooks off (`disableAllHooks`), or redirect them to another gateway (`env`)."""
-    named = {URL_VARIABLE: url, CERTIFICATE_VARIABLE: certificate}
-    hooks: dict[str, Any] = {}
-    for event in events:
-        own: dict[str, Any] = {"hooks": [{"type": "command", "command": command(event), "timeout": LONGEST_SECONDS}]}
-        if matcher := "*" if event in _OF_TOOLS else starts if event == "session-start" else "":
-            own["matcher"] = matcher
-        hooks[EVENTS[event]] = [own]
-    return msgspec.json.encode({"disableAllHooks": False, "env": named, "hooks": hooks}).decode()
-
-
 class RunHook(ServiceCall[bytes], frozen=True):
     """-> the answer's bytes. Run a hook of a session's agent; there is no timeout."""
 
@@ -135,20 +119,9 @@ class HookServer:
             self._tokens.revoke(session)
 
     def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="POST",
-                path=PATH,
-                access="agent",
-                name="claude.hook",
-                handle=_hook,
-                about="A hook of the session's agent; the answer may take as long as a person does.",
-                body_limit=RECORD_LIMIT,
-                waits=True,
-            ),
-        )
+        return tuple(ROUTES)
 
-    def performers(self) -> Mapping[type[ServiceCall[Any]], Callable[[Identity, Any], Awaitable[Any]]]:
+    def handlers(self) -> ServiceHandlers:
         return {RunHook: self._run}
 
     async def _run(self, who: Identity, action: RunHook) -> bytes:
@@ -158,7 +131,12 @@ class HookServer:
         return await post.answer_hook(action.event, action.key, action.given)
 
 
+ROUTES: Final = Routes()
+
+
+@ROUTES.post(PATH, "agent", "claude.hook", body_limit=RECORD_LIMIT, waits=True)
 def _hook(request: Request) -> Steps:
+    """A hook of the session's agent; the answer may take as long as a person does."""
     event = request.params["event"]
     if event not in EVENTS:
         raise NotFound("hook", event)
@@ -200,9 +178,18 @@ class HookEndpoint:
         self._kept = 0
 
     def settings(self, starts: str = "") -> str:
-        """The CLI's `--settings`: a hook for each event that has a handler."""
-        events = [event for event in EVENTS if event in self._handlers]
-        return settings_json(self.variables[URL_VARIABLE], events, self.variables[CERTIFICATE_VARIABLE], starts)
+        """The CLI's `--settings`: a hook for each event that has a handler. `starts` restricts the hook of
+        session-start to some ways to start.
+
+        These settings override the project's. Measured on all three versions: without `disableAllHooks` and `env` here,
+        a project's settings can turn our hooks off (`disableAllHooks`), or redirect them to another gateway (`env`)."""
+        named = {name: self.variables[name] for name in (URL_VARIABLE, CERTIFICATE_VARIABLE)}
+        hooks: dict[str, Any] = {}
+        for event in (event for event in EVENTS if event in self._handlers):
+            own: dict[str, Any] = {"type": "command", "command": command(event), "timeout": LONGEST_SECONDS}
+            matcher = "*" if event in _OF_TOOLS else starts if event == "session-start" else ""
+            hooks[EVENTS[event]] = [{"hooks": [own], **({"matcher": matcher} if matcher else {})}]
+        return msgspec.json.encode({"disableAllHooks": False, "env": named, "hooks": hooks}).decode()
 
     async def answer_hook(self, event: str, key: str, given: Mapping[str, Any]) -> bytes:
         """Answer a hook. `key` is the same when the hook reconnects."""

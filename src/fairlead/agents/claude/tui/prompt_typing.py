@@ -176,12 +176,10 @@ class PromptTyper:
     # --- waiting -------------------------------------------------------------------------------------------
 
     async def _next(self) -> None:
-        """Wait for the next change."""
         self._changed.clear()
         await self._changed.wait()
 
     async def _changes(self, seconds: float) -> bool:
-        """Return whether anything changes within this time."""
         return await ends_within(self._clock, seconds, self._next())
 
     async def _until(self, reached: Callable[[], bool], seconds: float) -> bool:

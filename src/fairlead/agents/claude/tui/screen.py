@@ -25,6 +25,10 @@ _NEEDS_ANSWER: Final = re.compile(
 _WORKS: Final = re.compile(r"\besc to interrupt\b", re.IGNORECASE)
 _DOING: Final = re.compile(r"[·✢✳✶✻✽*∗] \S.*…")
 """A turning star and a word, at the left edge: `✶ Cerebrating… (1s · ↓ 9 tokens)`. When it is done, there is no `…`."""
+_DOING_STILL: Final = re.compile(r"● (?:\S+…|\S.*… \(.*\b\d+s\b.*\))\s*$")
+"""The same with the CLI's setting `prefersReducedMotion`: a dot, with which a text of the model begins, too."""
+_RESTS: Final = re.compile(r"\? for shortcuts\b")
+"""A hint that is shown only while it does nothing and nothing is typed."""
 _PLACEHOLDERS: Final = ('Try "', "Press up to edit queued messages")
 """Texts that an empty box may show."""
 ABOVE: Final = 8
@@ -58,10 +62,15 @@ def read(screen: Screen) -> ScreenState:
         # The box is part of the conversation, and a dialog is below it.
         return _dialog(lines[bottom + 1 :])
     text = _text(lines[top + 1 : bottom])
-    doing = any(_DOING.match(line) for line in lines[max(0, top - ABOVE) : top])
-    if doing or _WORKS.search(_joined(below)):
+    if _is_doing(lines[max(0, top - ABOVE) : top], _joined(below)):
         return ScreenState("working", text)
     return ScreenState("typed", text) if text else ScreenState("prompt")
+
+
+def _is_doing(above: tuple[str, ...], hints: str) -> bool:
+    if _WORKS.search(hints) or any(_DOING.match(line) for line in above):
+        return True
+    return not _RESTS.search(hints) and any(_DOING_STILL.match(line) for line in above)
 
 
 def _box(lines: tuple[str, ...]) -> tuple[int, int] | None:

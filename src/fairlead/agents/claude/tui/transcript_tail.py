@@ -15,7 +15,7 @@ from fairlead.agents.claude.transcripts.file_reader import last_rows
 from fairlead.agents.claude.transcripts.identity import identify
 from fairlead.agents.claude.transcripts.ordering import REMEMBERED, RowOrdering, SubagentResultBuffer
 from fairlead.agents.claude.transcripts.reader import SessionReader
-from fairlead.agents.claude.versions import abilities
+from fairlead.agents.claude.versions import Abilities
 from fairlead.agents.claude.wire.framing import OversizeSpill
 from fairlead.agents.claude.wire.records import as_text
 from fairlead.model.agents import Record
@@ -48,7 +48,7 @@ class TranscriptTail:
         spill: OversizeSpill | None = None,
     ) -> None:
         self.path = path
-        self._order = None if ordered else RowOrdering()
+        self._order = RowOrdering(writes_in_order=ordered)
         self._results = SubagentResultBuffer()
         self._patience: Timer | None = None
         self._session = session
@@ -67,7 +67,7 @@ class TranscriptTail:
     def open(cls, prepared: PreparedLaunch, clock: Clock, give: Deliver) -> Self:
         """The tail of a process that starts now. Rows that exist in the conversation which it resumes or forks are
         skipped: they are known already."""
-        ordered = abilities(prepared.version).writes_in_order
+        ordered = Abilities(prepared.version).writes_in_order
         launch, path = prepared.launch, prepared.transcript
         rows = cls(launch.session, path, clock, give, ordered=ordered, spill=prepared.spill)
         if launch.fork:
@@ -80,14 +80,12 @@ class TranscriptTail:
         return SessionReader(self._session, self.path, spill=lambda: self._spill)
 
     def skip_existing(self) -> None:
-        """Skip the current content of the file."""
         if self.path.exists():
             self._reader.to_end()
-            if self._order is not None:
-                self._order = RowOrdering(last_rows(self.path, REMEMBERED))
+            for row in last_rows(self.path, REMEMBERED):
+                self._order.note_delivered(row)
 
     def skip_copies(self, parent: Path) -> None:
-        """Skip copies of the rows of `parent`."""
         self._copied = _ids(parent)
 
     def move(self, path: Path) -> None:
@@ -104,6 +102,10 @@ class TranscriptTail:
 
     async def look(self) -> bool:
         """Deliver all new rows. Return whether there were any."""
+        # To its end, even if the caller is cancelled: rows that were read and not delivered would be lost.
+        return await asyncio.shield(asyncio.ensure_future(self._look()))
+
+    async def _look(self) -> bool:
         found = False
         async with self._looking:
             while (rows := await self._read()) is not None:
@@ -164,18 +166,14 @@ class TranscriptTail:
         return bool(records)
 
     def _in_order(self, records: list[Record]) -> list[Record]:
-        order = self._order
-        if order is not None:
-            records = [ready for record in records for ready in order.put(record)]
-        ready_rows = [ready for record in records for ready in self._results.put(record)]
-        waits = self._results.is_waiting or (order is not None and order.is_waiting)
-        if waits and self._patience is None:
+        for buffer in (self._order, self._results):
+            records = [ready for record in records for ready in buffer.put(record)]
+        if (self._order.is_waiting or self._results.is_waiting) and self._patience is None:
             self._patience = self._clock.call_later(EARLY_SECONDS, self._stop_waiting)
-        return ready_rows
+        return records
 
     def _flush_waiting(self) -> list[Record]:
-        early = [] if self._order is None else self._order.flush()
-        return [*self._results.flush(), *early]
+        return [*self._results.flush(), *self._order.flush()]
 
     def _stop_waiting(self) -> None:
         self._patience = None
@@ -194,7 +192,7 @@ class TranscriptTail:
             self._has_own = self._has_own or not copied
         else:
             copied = not self._has_own
-        if copied and self._order is not None:
+        if copied:
             self._order.note_delivered(record)
         return copied
 

@@ -4,7 +4,7 @@ The lines that we send are a closed set: an unknown type ends 2.1.37.
 
 Both sides send `control_request` and answer with `control_response`, matched by `request_id`: the CLI sends
 can_use_tool, hook_callback and mcp_message; we send the rest, and mcp_message too. An unknown subtype is stored and
-always answered with an error. pending.py keeps track of requests in flight.
+always answered with an error. stdio/pending.py keeps track of requests in flight.
 """
 
 from collections.abc import Mapping
@@ -167,10 +167,8 @@ def _response_line(subtype: str, request_id: str, fields: Mapping[str, Any]) -> 
 # --- the CLI's answers ------------------------------------------------------------------------------
 
 
-class BadAnswer(AgentRefused):
+class BadAnswer(AgentRefused, code="agent_bad_answer"):
     """The CLI's answer does not have the shape of its request's subtype; only that request fails."""
-
-    code = "agent_bad_answer"
 
     def __init__(self, subtype: str, problem: str) -> None:
         super().__init__(f"The agent's answer to {subtype} is not understood: {problem}", subtype=subtype)

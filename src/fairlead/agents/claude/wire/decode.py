@@ -11,7 +11,7 @@ import msgspec
 from fairlead.agents.claude.wire import records as wire
 from fairlead.agents.claude.wire.markers import MARKERS
 from fairlead.agents.claude.wire.records import WireRecord, as_text
-from fairlead.model.formats.json_repair import repair_json
+from fairlead.model.formats.json_repair import decode_repaired
 
 # fmt: off
 _QUIET_TYPES: Final = frozenset({
@@ -84,6 +84,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 _head: Final = msgspec.json.Decoder(_Head)
 _any: Final = msgspec.json.Decoder()
+_objects: Final = msgspec.json.Decoder(dict[str, Any])
 _decoders: Final = {kind: msgspec.json.Decoder(kind) for kind in {*_TYPES.values(), *_SYSTEM.values()}}
 
 
@@ -96,14 +97,7 @@ def _class_of(head: _Head) -> type[Any] | None:
 
 def decode(raw: bytes) -> WireRecord:
     """Decode one line into a record. Never raises."""
-    try:
-        return _decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    try:
-        return _decode(repair_json(raw))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return wire.InvalidRecord()
+    return decode_repaired(_decode, raw) or wire.InvalidRecord()
 
 
 def decode_row(raw: bytes) -> WireRecord:
@@ -139,10 +133,6 @@ def _unknown(raw: bytes) -> WireRecord:
     )
 
 
-def decode_object(raw: bytes) -> dict[str, Any]:
-    """All fields of a line that `decode` accepted as a record: the data of a notice."""
-    try:
-        data = _any.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        data = _any.decode(repair_json(raw))
-    return data if isinstance(data, dict) else {}
+def decode_object(raw: bytes | msgspec.Raw) -> dict[str, Any]:
+    """All fields of a JSON object; empty for anything else."""
+    return decode_repaired(_objects.decode, bytes(raw)) or {}

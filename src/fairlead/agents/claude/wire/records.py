@@ -288,9 +288,6 @@ class KeepAlive(msgspec.Struct, frozen=True, kw_only=True):
     """A keep-alive, without content."""
 
 
-# --- others ---------------------------------------------------------------------------------------
-
-
 class QuietRecord(BaseRecord, frozen=True, kw_only=True):
     """A record of a known type with nothing to show to a person."""
 

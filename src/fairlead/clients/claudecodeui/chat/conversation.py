@@ -5,25 +5,18 @@ to it attaches the socket to that session, and the socket stays attached: from t
 the output of the session's runs through `chat.frames`. An error goes to the client that sent the frame.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, assert_never
 
 import msgspec
+from msgspec import structs
 
 from fairlead.clients.claudecodeui.chat import messages
+from fairlead.clients.claudecodeui.chat.attachments import message_blocks
 from fairlead.clients.claudecodeui.chat.frames import ChatEncoder
 from fairlead.clients.claudecodeui.chat.history import NAME, HistoryMemory, read_memory
-from fairlead.clients.claudecodeui.chat.messages import (
-    AbortRun,
-    ChatError,
-    ClientMessage,
-    DecidePermission,
-    SendMessage,
-    SubscribeTo,
-    SubscribeToAll,
-)
-from fairlead.clients.claudecodeui.chat.prompts import decision, prompt, setting_commands
+from fairlead.clients.claudecodeui.chat.messages import AbortRun, ChatError, SendMessage, SubscribeTo
 from fairlead.clients.claudecodeui.chat.session_list import CODEC
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER
 from fairlead.model import commands as cmd
@@ -48,7 +41,7 @@ TRIES: Final = 5
 Asked = SendMessage | AbortRun | SubscribeTo
 
 
-class Attachment:
+class Attachment(msgspec.Struct):
     """This socket's relation to one session. `unfinished`: the number of its requests.
 
     `since`: this socket has received, or will receive, every log entry after this position; None: it is not attached.
@@ -56,15 +49,12 @@ class Attachment:
     last frame of a run when the client last subscribed. `refused`: the rejected rules that the client was last notified
     of, each with its reason."""
 
-    __slots__ = ("last", "refused", "since", "stream", "unfinished", "whole")
-
-    def __init__(self) -> None:
-        self.unfinished = 0
-        self.since: int | None = None
-        self.stream: bool | None = None
-        self.whole = False
-        self.last = 0
-        self.refused: dict[str, str] = {}
+    unfinished: int = 0
+    since: int | None = None
+    stream: bool | None = None
+    whole: bool = False
+    last: int = 0
+    refused: dict[str, str] = {}
 
 
 class ChatConversation:
@@ -85,8 +75,7 @@ class ChatConversation:
 
     def received(self, data: bytes, text: bool) -> Sequence[Effect]:
         try:
-            asked = messages.read(data)
-            return () if asked is None else self._act(asked)
+            return self._act(messages.read_frame(data))
         except ChatError as error:
             return (Write(self._error(error)),)
 
@@ -98,26 +87,30 @@ class ChatConversation:
 
     # --- requests of the client
 
-    def _act(self, asked: ClientMessage) -> Sequence[Effect]:
-        match asked:
-            case SendMessage(session=session):
-                return (*self._look_at(session), *self._ask(session, asked))
-            case AbortRun(session=session):
-                return self._ask(session, asked)
-            case SubscribeToAll():
-                away = self._look_at(*(join.session for join in asked.sessions))
-                return [*away, *(effect for join in asked.sessions for effect in self._ask(join.session, join))]
-            case DecidePermission():
-                return (RunFlow(self._decide(asked), asked.request),)
+    def _act(self, message: Mapping[str, Any]) -> Sequence[Effect]:
+        match message.get("type"):
+            case "chat.send":
+                asked = messages.read_prompt(message)
+                return (*self._look_at(asked.session), *self._ask(asked))
+            case "chat.abort":
+                return self._ask(AbortRun(messages.read_session(message, "chat.abort")))
+            case "chat.subscribe":
+                joins = messages.read_subscriptions(message)
+                away = self._look_at(*(join.session for join in joins))
+                return [*away, *(effect for join in joins for effect in self._ask(join))]
+            case "chat.permission-response":
+                answer = messages.read_answer(message)
+                return () if answer is None else (RunFlow(self._decide(answer), answer.request),)
             case _:
-                assert_never(asked)
+                raise messages.unknown_type(message)
 
-    def _ask(self, session: SessionId, asked: Asked) -> Sequence[Effect]:
+    def _ask(self, asked: Asked) -> Sequence[Effect]:
+        session = asked.session
         if isinstance(asked, SubscribeTo) and not is_uuid(session):
             return (Write(self._subscribed(session, HistoryMemory())),)
         attachment = self._attachments.setdefault(session, Attachment())
         if attachment.unfinished >= WAITING:
-            text = f"{WAITING} of your messages are waiting already: wait for the agent."
+            text = f"{WAITING} of your messages are already waiting: wait for the agent."
             return (Write(self._error(ChatError("INTERNAL_ERROR", text, session))),)
         attachment.unfinished += 1
         return (RunFlow(self._handle(session, asked, attachment), session),)
@@ -188,7 +181,7 @@ class ChatConversation:
         ours = SessionId(memory.session)
         if ours != session:
             self._focus |= {ours}
-            yield from self._ask(ours, msgspec.structs.replace(asked, session=ours))
+            yield from self._ask(structs.replace(asked, session=ours))
             return None
         since = attachment.since
         if since is not None and (not isinstance(asked, SubscribeTo) or since <= _wanted(asked, memory)):
@@ -231,7 +224,7 @@ class ChatConversation:
 
     def _send(self, session: SessionId, asked: SendMessage, attachment: Attachment) -> Flow:
         view = yield from do(q.GetSession(session))
-        for command in setting_commands(asked, msgspec.convert(view.settings, cmd.Settings)):
+        for command in _setting_commands(asked, msgspec.convert(view.settings, cmd.Settings)):
             try:
                 reply: cmd.Reply = yield command
                 refused = (reply.data or {}).get("refused", {})
@@ -246,8 +239,9 @@ class ChatConversation:
                 if refused:
                     yield self._write_note(session, messages.rejected_rules_text(refused))
         uploads: tuple[ClaimedUpload, ...] = (yield ClaimUploads(asked.uploads)) if asked.uploads else ()
+        message, content = MessageId(asked.message) if asked.message else None, message_blocks(asked.text, uploads)
         try:
-            yield prompt(asked, uploads)
+            yield cmd.Send(session=session, content=content, message=message, wait=asked.queue)
         except Busy:
             yield Write(self._error(messages.session_error("RUN_IN_PROGRESS", session)))
             return
@@ -278,20 +272,20 @@ class ChatConversation:
 
     # --- a permission
 
-    def _decide(self, given: DecidePermission) -> Flow:
+    def _decide(self, answer: cmd.AnswerPermission) -> Flow:
         try:
             try:
-                yield decision(given)
+                yield answer
             except (BadRule, OutsideRoots) as error:
-                if not given.remember:
+                if not answer.remember:
                     raise
                 # A rule that cannot be remembered must not leave the request open.
                 instead = error.data.get("instead", "")
                 if not instead:
                     yield self._write_note(error.data["session"], messages.not_remembered(error))
-                yield decision(msgspec.structs.replace(given, remember=instead))
+                yield structs.replace(answer, remember=(instead,) if instead else ())
         except (NotFound, Stale) as error:
-            yield self._expired(given, error.data.get("session"), error)
+            yield self._expired(answer, error)
         except FairleadError as error:
             yield Write(self._error(messages.failed(error, error.data.get("session"))))
 
@@ -324,10 +318,26 @@ class ChatConversation:
         name = f"note-{self._now()}-{self._notes}"
         return Write(self._stamped(kind="error", id=name, sessionId=session, provider=PROVIDER, content=text))
 
-    def _expired(self, given: DecidePermission, session: SessionId | None, error: FairleadError) -> Write:
+    def _expired(self, answer: cmd.AnswerPermission, error: FairleadError) -> Write:
         """The reply to an answer that came too late: the app removes the card and gets the reason; no run ends."""
-        fields = {"kind": "permission_cancelled", "requestId": given.request, "sessionId": session}
+        session = error.data.get("session")
+        fields = {"kind": "permission_cancelled", "requestId": answer.request, "sessionId": session}
         return Write(self._stamped(**fields, reason="cancelled", error=error.message))
+
+
+def _setting_commands(asked: SendMessage, now: cmd.Settings) -> list[cmd.Command]:
+    """The commands that apply the prompt's settings, to run one after the other before the prompt."""
+    session = asked.session
+    steps: list[cmd.Command] = []
+    if asked.rules is not None:
+        steps.append(structs.replace(asked.rules, session=session))
+    if asked.effort and asked.effort != now.effort:
+        steps.append(cmd.Configure(session=session, settings=structs.replace(now, effort=asked.effort)))
+    if asked.mode and asked.mode != now.mode:
+        steps.append(cmd.SetMode(session=session, mode=asked.mode))
+    if asked.model and asked.model != now.model:
+        steps.append(cmd.SetModel(session=session, model=asked.model))
+    return steps
 
 
 def _reaches(asked: SubscribeTo, memory: HistoryMemory) -> bool:
@@ -343,14 +353,9 @@ def _wanted(asked: SubscribeTo, memory: HistoryMemory) -> int:
 
 
 def _join_session_list() -> Flow:
-    channel = yield from do(JoinChannel(CODEC))
-    yield EnterChannel(channel)
+    yield EnterChannel((yield JoinChannel(CODEC)))
 
 
 SOCKET: Final = SocketRoute(
-    path="/ws",
-    access="view",
-    name="claudecodeui.chat",
-    open=ChatConversation,
-    token_query="token",
+    path="/ws", access="view", name="claudecodeui.chat", open=ChatConversation, token_query="token"
 )

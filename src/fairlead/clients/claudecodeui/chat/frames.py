@@ -14,10 +14,12 @@ import msgspec
 from fairlead.clients.claudecodeui.chat.rows import base_of, enveloped, row_of
 from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.model import events as ev
+from fairlead.model.formats.bounded_tables import drop_oldest
 from fairlead.model.formats.delta_progress import DeltaProgress, streamed_chars
 from fairlead.model.formats.frames import json_frame
 from fairlead.model.formats.numbered_frames import FRAMES, number
 from fairlead.model.formats.timestamps import iso_timestamp
+from fairlead.model.gateway import EncoderWithoutSignals
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
 
@@ -61,13 +63,11 @@ class RenderContext(msgspec.Struct, frozen=True):
         match event:
             case ev.SubagentStarted():
                 parents = {**self.parents, event.child: event.call}
-                if len(parents) > PARENTS:
-                    del parents[next(iter(parents))]
+                drop_oldest(parents, PARENTS)
                 return RenderContext(parents, self.waiting)
             case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed() if event.subagent is not None:
-                return RenderContext(
-                    self.parents, {**self.waiting, event.request: WaitingRequest(request_fields(event), seq)}
-                )
+                asked = WaitingRequest(request_fields(event), seq)
+                return RenderContext(self.parents, {**self.waiting, event.request: asked})
             case ev.PermissionResolved() | ev.PermissionCancelled() if event.request in self.waiting:
                 rest = {name: asked for name, asked in self.waiting.items() if name != event.request}
                 return RenderContext(self.parents, rest)
@@ -81,7 +81,7 @@ class RenderContext(msgspec.Struct, frozen=True):
 NOTHING: Final = RenderContext()
 
 
-class ChatEncoder(msgspec.Struct, frozen=True):
+class ChatEncoder(EncoderWithoutSignals, frozen=True):
     """Implements `model.gateway.FrameEncoder`, `Contextual` and `ResumableEncoder`. Its context is a `RenderContext`.
 
     `whole`: texts are sent when they are complete, not as deltas."""
@@ -94,9 +94,6 @@ class ChatEncoder(msgspec.Struct, frozen=True):
     def step(self, context: RenderContext | None, session: SessionId, entry: Entry) -> tuple[RenderContext, bytes]:
         """Encode for subscribers that received the deltas while they were streamed."""
         return _step(context, session, entry, streamed_chars, whole=self.whole)
-
-    def signal(self, session: SessionId, kind: str, name: str, data: object) -> bytes:
-        return b""
 
     def catch_up(self, position: int, frame: int) -> "ChatCatchUp":
         return ChatCatchUp(position, frame, whole=self.whole)
@@ -228,9 +225,8 @@ def _budget(session: SessionId, event: ev.Event) -> Slots:
     tokens = context_tokens(event) if isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled) else None
     if tokens is None:
         return ()
-    return (
-        (AFTER, _frame(session, event, "status", kind="status", text="token_budget", tokenBudget=token_budget(tokens))),
-    )
+    budget = {"text": "token_budget", "tokenBudget": token_budget(tokens)}
+    return ((AFTER, _frame(session, event, "status", kind="status", **budget)),)
 
 
 def context_tokens(event: ev.Text | ev.Thinking | ev.ToolCalled) -> ev.TokenCount | None:

@@ -14,6 +14,7 @@ from fairlead.clients.claudecodeui.chat import rows
 from fairlead.clients.claudecodeui.chat.frames import AFTER, RenderContext, context_tokens, request_fields
 from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.model import events as ev
+from fairlead.model.formats.bounded_tables import drop_oldest
 from fairlead.model.formats.numbered_frames import number
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
@@ -30,8 +31,6 @@ CUT: Final = 2000
 
 _PASSED: Final = frozenset({"record", "text.delta", "thinking.delta", "input.delta", "hook.progress", "tool.progress"})
 """Frequent kinds without rows: they are not even decoded."""
-
-_encoder: Final = msgspec.json.Encoder()
 
 
 class HistoryTool(msgspec.Struct):
@@ -84,8 +83,7 @@ class HistoryMemory(msgspec.Struct):
         return self.running or bool(self.queued)
 
 
-def read_memory(data: bytes) -> HistoryMemory:
-    return msgspec.msgpack.decode(data, type=HistoryMemory)
+read_memory: Final = msgspec.msgpack.Decoder(HistoryMemory).decode
 
 
 class HistoryReducer(MemoryReducer[HistoryMemory]):
@@ -154,8 +152,7 @@ class HistoryReducer(MemoryReducer[HistoryMemory]):
         data = rows.encoded(row)
         if isinstance(event, ev.ToolCalled):
             self._memory.calls[event.call] = HistoryCall(data)
-            if len(self._memory.calls) > CALLS:
-                del self._memory.calls[next(iter(self._memory.calls))]
+            drop_oldest(self._memory.calls, CALLS)
         return (NewRow(data, row["id"]),)
 
     def _result(self, event: ev.ToolEnded) -> Sequence[Made]:
@@ -191,7 +188,7 @@ class HistoryReducer(MemoryReducer[HistoryMemory]):
         if call is None:
             return
         if isinstance(event, ev.ToolCalled):
-            given = event.input if len(_encoder.encode(event.input)) <= CUT else {}
+            given = event.input if len(rows.encoded(event.input)) <= CUT else {}
             call.tools.append(HistoryTool(event.call, event.name, given, iso_timestamp(event.at)))
             del call.tools[:-TOOLS]
         elif isinstance(event, ev.ToolEnded):

@@ -1,4 +1,4 @@
-"""Decodes the frames of a chat client into messages, or into the error to answer with. Pure.
+"""Decodes the frames of a chat client, or raises the error to answer with. Pure.
 
 Follows the original: where it treats wrong fields as absent, so does this, and every error is a `protocol_error`.
 """
@@ -9,10 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.claudecodeui.chat.attachments import named_uploads
+from fairlead.model.commands import AnswerPermission, SetRules
 from fairlead.model.errors import BadRequest, FairleadError
 from fairlead.model.formats.frames import decode_message
 from fairlead.model.formats.numbered_frames import LARGEST_NUMBER
-from fairlead.model.ids import SessionId, is_uuid
+from fairlead.model.ids import RequestId, SessionId, is_uuid
 from fairlead.model.policy import PermissionMode
 from fairlead.uploads.api import FILES, Upload
 
@@ -29,17 +30,10 @@ MOST_NAMED: Final = 10
 """Maximum number of rules that one note lists."""
 
 
-class Rules(msgspec.Struct, frozen=True):
-    """The tool rules of the client's own settings."""
-
-    allow: tuple[str, ...]
-    deny: tuple[str, ...]
-
-
 class SendMessage(msgspec.Struct, frozen=True):
     """A prompt. `mode`, `model`, `effort`: empty if the client does not change them. `message`: the client's own id of
-    the prompt, which identifies a repeat. `uploads`: the files that the client claims; the upload service decides
-    which of them are attached."""
+    the prompt, which identifies a repeat. `rules`: the tool rules of the client's own settings. `uploads`: the files
+    that the client claims; the upload service decides which of them are attached."""
 
     session: SessionId
     text: str
@@ -48,7 +42,7 @@ class SendMessage(msgspec.Struct, frozen=True):
     effort: str = ""
     queue: bool = False
     message: str = ""
-    rules: Rules | None = None
+    rules: SetRules | None = None
     uploads: tuple[Upload, ...] = ()
 
 
@@ -65,27 +59,8 @@ class SubscribeTo(msgspec.Struct, frozen=True):
     stream: bool | None = None
 
 
-class SubscribeToAll(msgspec.Struct, frozen=True):
-    """The sessions of one subscribe, in its order. An id that is not a UUID is answered as an unknown session."""
-
-    sessions: tuple[SubscribeTo, ...]
-
-
-class DecidePermission(msgspec.Struct, frozen=True):
-    request: str
-    allow: bool
-    message: str = ""
-    input: dict[str, Any] | None = None
-    remember: str = ""
-
-
-ClientMessage = SendMessage | AbortRun | SubscribeToAll | DecidePermission
-
-
-class ChatError(BadRequest):
+class ChatError(BadRequest, code="chat_error"):
     """Sent as `protocol_error`, with `wire_code` as its code. `session`: the session concerned, if any."""
-
-    code = "chat_error"
 
     def __init__(self, wire_code: str, message: str, session: str | None = None) -> None:
         super().__init__(message, word=wire_code, session=session)
@@ -98,7 +73,6 @@ def session_error(code: str, session: str) -> ChatError:
 
 
 def failed(error: FairleadError, session: str | None) -> ChatError:
-    """An error of the gateway in this protocol's form."""
     return ChatError("INTERNAL_ERROR", error.message, session)
 
 
@@ -113,28 +87,22 @@ def not_remembered(error: FairleadError) -> str:
     return f"Your answer applies only this time and is not remembered. {error.message}"
 
 
-def read(data: bytes) -> ClientMessage | None:
-    """Decode one frame. Returns None for a frame to ignore; raises ChatError for one to answer with an error."""
+def read_frame(data: bytes) -> Mapping[str, Any]:
+    """Decode one frame. Like the functions below, raises ChatError for one to answer with an error."""
     message = decode_message(data)
     if not isinstance(message, dict):
         raise ChatError("INTERNAL_ERROR", INVALID)
+    return message
+
+
+def unknown_type(message: Mapping[str, Any]) -> ChatError:
     kind = message.get("type")
-    match kind:
-        case "chat.send":
-            return _send(message)
-        case "chat.abort":
-            return AbortRun(_session(message, "chat.abort"))
-        case "chat.subscribe":
-            return _join(message)
-        case "chat.permission-response":
-            return _decide(message)
-        case _:
-            encoded = kind if isinstance(kind, str) else msgspec.json.encode(kind).decode()
-            name = encoded if "type" in message else "undefined"
-            raise ChatError("UNKNOWN_MESSAGE_TYPE", f'Unknown message type "{name[:80]}".')
+    encoded = kind if isinstance(kind, str) else msgspec.json.encode(kind).decode()
+    name = encoded if "type" in message else "undefined"
+    return ChatError("UNKNOWN_MESSAGE_TYPE", f'Unknown message type "{name[:80]}".')
 
 
-def _session(message: Mapping[str, Any], kind: str) -> SessionId:
+def read_session(message: Mapping[str, Any], kind: str) -> SessionId:
     given = message.get("sessionId")
     name = given.strip() if isinstance(given, str) else ""
     if not name:
@@ -144,8 +112,8 @@ def _session(message: Mapping[str, Any], kind: str) -> SessionId:
     return SessionId(name.lower())
 
 
-def _send(message: Mapping[str, Any]) -> SendMessage:
-    session, content, given = _session(message, "chat.send"), message.get("content"), message.get("options")
+def read_prompt(message: Mapping[str, Any]) -> SendMessage:
+    session, content, given = read_session(message, "chat.send"), message.get("content"), message.get("options")
     options: Mapping[str, Any] = given if isinstance(given, dict) else {}
     mine = message.get("messageId")
     if mine is not None and (not isinstance(mine, str) or not is_uuid(mine)):
@@ -161,15 +129,16 @@ def _send(message: Mapping[str, Any]) -> SendMessage:
         effort=_chosen(options.get("effort")),
         queue=options.get("queue") is True,
         message=mine or "",
-        rules=_rules(options.get("toolsSettings")),
+        rules=_rules(session, options.get("toolsSettings")),
         uploads=uploads,
     )
 
 
-def _rules(given: Any) -> Rules | None:
+def _rules(session: SessionId, given: Any) -> SetRules | None:
     if not isinstance(given, dict):
         return None
-    return Rules(_texts(given.get("allowedTools")), _texts(given.get("disallowedTools")))
+    allow, deny = _texts(given.get("allowedTools")), _texts(given.get("disallowedTools"))
+    return SetRules(session=session, allow=allow, deny=deny)
 
 
 def _texts(given: Any) -> tuple[str, ...]:
@@ -192,14 +161,13 @@ def _chosen(given: Any) -> str:
     return "" if value == "default" else value
 
 
-def _join(message: Mapping[str, Any]) -> SubscribeToAll | None:
+def read_subscriptions(message: Mapping[str, Any]) -> list[SubscribeTo]:
+    """The sessions of one subscribe, in its order. An id that is not a UUID is answered as an unknown session."""
     given = message.get("sessions")
-    if not isinstance(given, list):
-        return None
-    found = [join for item in given if (join := _one(item)) is not None]
+    found = [join for item in (given if isinstance(given, list) else ()) if (join := _one(item)) is not None]
     if len(found) > MOST_SESSIONS:
         raise ChatError("INTERNAL_ERROR", f"One chat.subscribe names at most {MOST_SESSIONS} sessions.")
-    return SubscribeToAll(tuple(found))
+    return found
 
 
 def _one(item: Any) -> SubscribeTo | None:
@@ -214,15 +182,16 @@ def _one(item: Any) -> SubscribeTo | None:
     return SubscribeTo(SessionId(name.strip().lower()), int(last), stream if isinstance(stream, bool) else None)
 
 
-def _decide(message: Mapping[str, Any]) -> DecidePermission | None:
+def read_answer(message: Mapping[str, Any]) -> AnswerPermission | None:
+    """The answer to a permission request; None for one to ignore."""
     request, text, given = message.get("requestId"), message.get("message"), message.get("updatedInput")
-    remember = message.get("rememberEntry")
+    allow, remember = bool(message.get("allow")), message.get("rememberEntry")
     if not isinstance(request, str) or not request:
         return None
-    return DecidePermission(
-        request,
-        bool(message.get("allow")),
-        text if isinstance(text, str) else "",
-        given if isinstance(given, dict) else None,
-        remember if isinstance(remember, str) else "",
+    return AnswerPermission(
+        request=RequestId(request),
+        behavior="allow" if allow else "deny",
+        message=text if isinstance(text, str) else "",
+        updated_input=given if isinstance(given, dict) else None,
+        remember=(remember,) if allow and isinstance(remember, str) and remember else (),
     )

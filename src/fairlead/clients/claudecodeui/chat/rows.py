@@ -18,7 +18,7 @@ from fairlead.model.ids import SessionId
 COMPACTED: Final = "This session is being continued from a previous conversation"
 """The beginning of the agent's summary after a compaction."""
 
-_encoder: Final = msgspec.json.Encoder()
+encoded: Final = msgspec.json.Encoder().encode
 
 
 def enveloped(session: SessionId, event: ev.Event, name: str, fields: Fields) -> Fields:
@@ -36,10 +36,6 @@ def row_of(session: SessionId, event: ev.Event) -> Fields | None:
     return enveloped(session, event, f"{name}_tr_{event.call}" if isinstance(event, ev.ToolEnded) else name, fields)
 
 
-def encoded(row: Fields) -> bytes:
-    return _encoder.encode(row)
-
-
 def base_of(event: ev.Event) -> str:
     """The uuid of the record that the event came from."""
     return event.id.partition("/")[0]
@@ -49,7 +45,7 @@ def result_text(content: Any) -> str:
     """A text unchanged, anything else as JSON."""
     if content is None:
         return ""
-    return content if isinstance(content, str) else _encoder.encode(content).decode()
+    return content if isinstance(content, str) else encoded(content).decode()
 
 
 def result_fields(event: ev.ToolEnded) -> Fields:

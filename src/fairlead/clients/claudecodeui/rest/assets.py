@@ -18,22 +18,16 @@ IMAGES: Final = FileForm("images")
 ROUTES: Final = Routes("claudecodeui.")
 
 
-@ROUTES.post("/api/assets/files", "chat", "assets.upload", form=True)
-def upload(request: Request) -> Steps:
-    return (yield from _accept(FORM))
-
-
-@ROUTES.post("/api/assets/images", "chat", "assets.pictures", form=True)
-def upload_images(request: Request) -> Steps:
-    return (yield from _accept(IMAGES))
-
-
 def _accept(form: FileForm) -> Steps:
     try:
         uploads = yield from do(AcceptForm(form))
     except FairleadError as error:
         return json_response({"error": error.message}, error.status)
     return json_response({form.field if form is IMAGES else "attachments": [fields(each) for each in uploads]})
+
+
+ROUTES.post("/api/assets/files", "chat", "assets.upload", form=True)(lambda request: _accept(FORM))
+ROUTES.post("/api/assets/images", "chat", "assets.pictures", form=True)(lambda request: _accept(IMAGES))
 
 
 @ROUTES.get("/api/assets/files/{name}", "view", "assets.files")

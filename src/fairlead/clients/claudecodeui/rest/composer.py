@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead.clients.claudecodeui.chat.history import NAME, read_memory
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER
-from fairlead.clients.claudecodeui.rest.responses import SMALL, always, ok, refused
+from fairlead.clients.claudecodeui.rest.responses import SMALL, always, body_text, ok, refused
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import FairleadError, NotFound
@@ -14,7 +14,7 @@ from fairlead.model.policy import PermissionMode
 from fairlead.model.store import Summary
 from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
-from fairlead.sessions.api.session_choices import ReadSessionChoices
+from fairlead.sessions.api.folders import ReadSessionChoices
 
 DEFAULT: Final = "default"
 MODELS: Final = ((DEFAULT, "Default"), ("sonnet", "Sonnet"), ("opus", "Opus"), ("haiku", "Haiku"))
@@ -36,26 +36,13 @@ ASKED: Final = 20
 ROUTES: Final = Routes("claudecodeui.")
 
 
-class ModelBody(msgspec.Struct, frozen=True):
-    model: str = ""
-
-
-class CommandsBody(msgspec.Struct, frozen=True):
-    projectPath: str = ""
-
-
 class ExecuteBody(msgspec.Struct, frozen=True):
     commandName: str = ""
     args: tuple[str, ...] = ()
 
 
-class EffortBody(msgspec.Struct, frozen=True):
-    effort: str = ""
-
-
-class UnsupportedProvider(FairleadError):
-    code = "unsupported_provider"
-    status = 404
+class UnsupportedProvider(FairleadError, code="unsupported_provider", status=404):
+    pass
 
 
 def _check_provider(request: Request) -> None:
@@ -98,7 +85,7 @@ def active_model(request: Request) -> Steps:
 @ROUTES.post(f"{ONE}/active-model", "chat", "set_model", body_limit=SMALL)
 def set_model(request: Request) -> Steps:
     _check_provider(request)
-    model = request.json(ModelBody).model.strip()
+    model = body_text(request, "model").strip()
     if not model:
         return refused(400, "MODEL_REQUIRED", "model is required.")
     yield cmd.SetModel(session=request.session, model="" if model == DEFAULT else model)
@@ -108,7 +95,7 @@ def set_model(request: Request) -> Steps:
 @ROUTES.post(f"{ONE}/active-effort", "chat", "set_effort", body_limit=SMALL)
 def set_effort(request: Request) -> Steps:
     _check_provider(request)
-    effort = request.json(EffortBody).effort.strip()
+    effort = body_text(request, "effort").strip()
     if effort not in (DEFAULT, *EFFORTS):
         return refused(400, "INVALID_EFFORT", f"effort is one of {', '.join((DEFAULT, *EFFORTS))}.")
     session = request.session
@@ -121,7 +108,7 @@ def set_effort(request: Request) -> Steps:
 @ROUTES.post("/api/commands/list", "view", "commands", body_limit=SMALL)
 def commands(request: Request) -> Steps:
     """The commands that the agent reported in the folder's newest session that has any; else in any other folder."""
-    wanted = request.json(CommandsBody).projectPath
+    wanted = body_text(request, "projectPath")
     found: list[Summary] = yield from q.every_session()
     names: tuple[str, ...] = ()
     for summary in sorted(found, key=lambda one: one.cwd != wanted)[:ASKED]:
@@ -153,9 +140,8 @@ def auth_status(request: Request) -> Response:
     """Always authenticated: the agent's login, if it needs one, is a matter of the host that runs the gateway."""
     own = request.params["provider"] == PROVIDER
     fields = {"installed": own, "authenticated": own, "email": None, "method": "gateway" if own else None}
-    return ok(
-        {"provider": request.params["provider"], **fields, "error": None if own else "This agent is not available."}
-    )
+    reason = None if own else "This agent is not available."
+    return ok({"provider": request.params["provider"], **fields, "error": reason})
 
 
 @ROUTES.get(f"{AGENT}/mcp/servers", "view", "mcp")
@@ -170,16 +156,12 @@ def skills(request: Request) -> Response:
     return ok({"provider": PROVIDER, "skills": []})
 
 
-@ROUTES.get("/api/taskmaster/tasks/{project}", "view", "tasks")
-def tasks(request: Request) -> Response:
-    return json_response({"projectId": request.params["project"], "tasks": []})
-
-
-@ROUTES.get("/api/projects/{project}/taskmaster", "view", "project_tasks")
-def project_tasks(request: Request) -> Response:
-    return json_response({"projectId": request.params["project"], "taskmaster": None})
-
-
+ROUTES.get("/api/taskmaster/tasks/{project}", "view", "tasks")(
+    lambda request: json_response({"projectId": request.params["project"], "tasks": []})
+)
+ROUTES.get("/api/projects/{project}/taskmaster", "view", "project_tasks")(
+    lambda request: json_response({"projectId": request.params["project"], "taskmaster": None})
+)
 _NOT_HERE: Final = always(refused(403, "NOT_HERE", "This is set where the gateway runs: its owner can change it."))
 ROUTES.post(f"{AGENT}/mcp/servers", "view", "mcp.add", body_limit=SMALL)(_NOT_HERE)
 ROUTES.post("/api/providers/mcp/servers/global", "view", "mcp.all", body_limit=SMALL)(_NOT_HERE)

@@ -28,7 +28,7 @@ form.addEventListener('submit', async event => {
   const [username, password, again] = ['username', 'password', 'again'].map(name => form.elements[name].value);
   if (password !== again) { output.textContent = 'The two passwords differ.'; return; }
   form.elements.go.disabled = true;
-  output.textContent = 'One moment ...';
+  output.textContent = 'Creating the account ...';
   try {
     const response = await fetch('api/auth/register', {
       method: 'POST',
@@ -43,7 +43,7 @@ form.addEventListener('submit', async event => {
     output.textContent = 'Welcome, ' + reply.user.username + '. You are signed in: ';
     const link = document.createElement('a');
     link.href = './';
-    link.textContent = 'go on';
+    link.textContent = 'open the app';
     output.append(link);
   } catch (error) {
     output.textContent = error.message;
@@ -86,7 +86,5 @@ _POLICY: Final = (
 )
 
 PAGE: Final = Response(
-    body=_BODY.encode(),
-    content_type="text/html; charset=utf-8",
-    headers=(("content-security-policy", _POLICY),),
+    body=_BODY.encode(), content_type="text/html; charset=utf-8", headers=(("content-security-policy", _POLICY),)
 )

@@ -43,5 +43,5 @@ def drafts(request: Request) -> Response:
 ROUTES.get(_LATER, "view", "scheduled")(always(ok([])))
 ROUTES.post(_LATER, "view", "scheduled.make")(always(refused(403, "NOT_HERE", NOT_LATER)))
 ROUTES.delete(f"{_LATER}/{{message}}", "view", "scheduled.cancel")(
-    always(refused(404, "NOT_FOUND", "There is no such message."))
+    always(refused(404, "NOT_FOUND", "The message does not exist."))
 )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.store import Summary
-from fairlead.sessions.api.session_choices import UNMARKED, FolderMarks
+from fairlead.sessions.api.folders import UNMARKED, FolderMarks
 
 PROVIDER: Final = "claude"
 """This protocol's name for Fairlead's agents; the app has no name for the demo agent."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
-import msgspec
 from msgspec import structs
 
 from fairlead.clients.claudecodeui.chat.session_list import CHANNEL, loading
@@ -14,20 +13,14 @@ from fairlead.clients.claudecodeui.rest.project_fields import (
     project_id,
     session_fields,
 )
-from fairlead.clients.claudecodeui.rest.responses import SMALL, bounds, ok, refused
+from fairlead.clients.claudecodeui.rest.responses import SMALL, body_text, bounds, ok, refused
 from fairlead.model import queries as q
 from fairlead.model.errors import NotFound
 from fairlead.model.store import Summary
 from fairlead.model.web.broadcast import Broadcast
 from fairlead.model.web.requests import Step, do
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
-from fairlead.sessions.api.session_choices import (
-    UNMARKED,
-    FolderMarks,
-    ListFolder,
-    MarkFolder,
-    ReadSessionChoices,
-)
+from fairlead.sessions.api.folders import UNMARKED, FolderMarks, ListFolder, MarkFolder, ReadSessionChoices
 
 PATH: Final = "/api/projects"
 ONE: Final = f"{PATH}/{{project}}"
@@ -40,14 +33,6 @@ MOST: Final = 200
 Sessions = dict[str, list[Summary]]
 
 ROUTES: Final = Routes("claudecodeui.")
-
-
-class ProjectName(msgspec.Struct, frozen=True):
-    displayName: str = ""
-
-
-class NewProject(msgspec.Struct, frozen=True):
-    path: str = ""
 
 
 def _session(summary: Summary) -> Fields:
@@ -101,7 +86,6 @@ def projects(request: Request) -> Steps:
 
 @ROUTES.get(f"{ONE}/sessions", "view", "projects.sessions")
 def sessions(request: Request) -> Steps:
-    """A further page of one project's sessions."""
     limit, offset = bounds(request, SESSIONS, MOST)
     try:
         _, own, _ = yield from _project_of(request.params["project"])
@@ -115,7 +99,7 @@ def sessions(request: Request) -> Steps:
 @ROUTES.post(f"{PATH}/create-project", "chat", "projects.create", body_limit=SMALL)
 def create(request: Request) -> Steps:
     """Add a folder without sessions to the list."""
-    path = request.json(NewProject).path.strip()
+    path = body_text(request, "path").strip()
     if not path:
         return refused(400, "PROJECT_PATH_REQUIRED", "path is required.")
     folder = yield from do(ListFolder(path))
@@ -149,7 +133,7 @@ def star(request: Request) -> Steps:
 
 @ROUTES.put(f"{ONE}/rename", "chat", "projects.rename", body_limit=SMALL)
 def rename(request: Request) -> Steps:
-    name = " ".join(request.json(ProjectName).displayName.split())[:NAME]
+    name = " ".join(body_text(request, "displayName").split())[:NAME]
     yield from _marked(request, lambda old: structs.replace(old, name=name))
     return json_response({"success": True})
 

@@ -6,12 +6,12 @@ no other response may carry that header. A token past half of its lifetime is re
 """
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, Final
 
-from msgspec import structs
+from msgspec import Struct, defstruct, structs
 
-from fairlead.auth.api.accounts import RenewToken, TooManyAttempts
+from fairlead.auth.api.credentials import RenewToken, TooManyAttempts
 from fairlead.model.errors import BadId, FairleadError, NotFound
 from fairlead.model.web.requests import Response, do
 from fairlead.model.web.routes import Handler, Request, Route, Steps, json_response
@@ -40,7 +40,6 @@ def not_found(session: str) -> Response:
 
 
 def bounds(request: Request, usual: int, most: int) -> tuple[int, int]:
-    """`limit` and `offset`."""
     limit = query_number(request, "limit")
     return max(1, min(usual if limit is None else limit, most)), query_number(request, "offset") or 0
 
@@ -49,6 +48,16 @@ def query_number(request: Request, name: str) -> int | None:
     """A whole number from the query; anything else counts as absent, as in the original."""
     text = request.query.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
+
+
+def body_text(request: Request, name: str) -> str:
+    """A text of the body; empty if it is missing. Raises BadRequest if it is not a text."""
+    return str(getattr(request.json(_body_with(name)), name))
+
+
+@cache
+def _body_with(name: str) -> type[Struct]:
+    return defstruct("Body", [(name, str, "")])
 
 
 def always(response: Response) -> Callable[[Request], Response]:

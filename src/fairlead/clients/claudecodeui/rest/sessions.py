@@ -11,7 +11,7 @@ from fairlead.clients.claudecodeui.chat.frames import token_budget
 from fairlead.clients.claudecodeui.chat.history import NAME, read_memory
 from fairlead.clients.claudecodeui.rest.history_pages import PREVIEW_ROWS, last_context_tokens
 from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, UNTITLED, Fields, project_fields, session_fields
-from fairlead.clients.claudecodeui.rest.responses import SMALL, bounds, ok, refused
+from fairlead.clients.claudecodeui.rest.responses import SMALL, body_text, bounds, ok, refused
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
@@ -38,10 +38,6 @@ class NewSession(msgspec.Struct, frozen=True):
     provider: str = ""
     projectPath: str = ""
     initialMessage: str = ""
-
-
-class SessionName(msgspec.Struct, frozen=True):
-    summary: str = ""
 
 
 def title_of(message: str) -> str:
@@ -160,7 +156,7 @@ def _tokens(request: Request) -> Any:
 
 @ROUTES.put(ONE, "chat", "sessions.rename", body_limit=SMALL)
 def rename(request: Request) -> Steps:
-    title = request.json(SessionName).summary.strip()
+    title = body_text(request, "summary").strip()
     if not title or len(title) > TITLE:
         return refused(400, "INVALID_SUMMARY", f"summary has 1 to {TITLE} characters.")
     reply = yield from do(cmd.Rename(session=request.session, title=title))

@@ -4,11 +4,11 @@ The first visitor does not become a user: `needsSetup` is never true, and `regis
 line of text here, which the app shows unchanged.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from fairlead.auth.api.accounts import AcceptInvitation, BadInvitation, RenewToken, SignedIn, SignIn
+from fairlead.auth.api.credentials import AcceptInvitation, BadInvitation, RenewToken, SignedIn, SignIn
 from fairlead.clients.claudecodeui.rest import invite
 from fairlead.clients.claudecodeui.rest.responses import SMALL, always, refused
 from fairlead.model.web.requests import Response, do
@@ -22,9 +22,7 @@ class LoginBody(msgspec.Struct, frozen=True):
     password: str
 
 
-class RegisterBody(msgspec.Struct, frozen=True):
-    username: str
-    password: str
+class RegisterBody(LoginBody, frozen=True):
     invitation: str = ""
 
 
@@ -46,7 +44,6 @@ def login(request: Request) -> Steps:
 
 @ROUTES.post("/api/auth/register", "public", "auth.register", body_limit=SMALL)
 def register(request: Request) -> Steps:
-    """Make the user whom an invitation is for."""
     body = request.json(RegisterBody)
     if not body.invitation:
         raise BadInvitation
@@ -75,5 +72,4 @@ def _name(username: str) -> str:
 
 
 def _signed_in(found: SignedIn) -> Response:
-    fields: dict[str, Any] = {"id": found.id, "username": found.name}
-    return json_response({"success": True, "user": fields, "token": found.token})
+    return json_response({"success": True, "user": {"id": found.id, "username": found.name}, "token": found.token})

@@ -2,8 +2,9 @@
 
 from collections.abc import Generator
 from datetime import UTC, datetime
-from functools import wraps
 from typing import Any, Final
+
+from msgspec import structs
 
 from fairlead.clients.claudecodeui.rest.git_text import branches_of, commits_of, status_of
 from fairlead.clients.claudecodeui.rest.project_fields import Fields
@@ -15,7 +16,6 @@ from fairlead.model.web.routes import Handler, Request, Routes, Steps, json_resp
 from fairlead.sessions.api.folders import ListFolders
 from fairlead.sessions.api.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 
-NO_REPOSITORY: Final = "This folder is not in a git repository."
 READ_ONLY: Final = "Files and changes are read-only here: ask the agent, or use the shell."
 SAVED: Final = (
     ("content-disposition", "attachment"),
@@ -23,11 +23,7 @@ SAVED: Final = (
     ("content-security-policy", "default-src 'none'; sandbox"),
 )
 """Headers that keep a project's file from becoming a page of this origin."""
-PICTURES: Final = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-}
+PICTURES: Final = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
 ROUTES: Final = Routes("claudecodeui.")
 _READ_ONLY: Final = always(refused(403, "READ_ONLY", READ_ONLY))
@@ -92,28 +88,23 @@ _declare_files("/api", "/api/projects/{project}", ".1_36")  # the paths that 1.3
 # --- git
 
 
-class NoRepository(Exception):
-    """The project is not in a git repository."""
+GIT: Final = Routes("claudecodeui.git.")
 
 
-def _git_call(handler: Handler) -> Handler:
-    @wraps(handler)
+def _with_repository_check(handler: Handler) -> Handler:
     def handle(request: Request) -> Steps:
         try:
             return (yield from handler(request))
-        except NoRepository:
-            return json_response({"error": NO_REPOSITORY, "details": NO_REPOSITORY, "notGitRepository": True})
+        except NotRepository as error:
+            return json_response({"error": error.message, "details": error.message, "notGitRepository": True})
 
     return handle
 
 
 def _git(request: Request, what: Any, name: str = "", count: int = 0) -> Generator[Step, Any, GitText]:
-    """Steps: git's output. Raises NoRepository."""
+    """Steps: git's output. Raises NotRepository."""
     folder = yield from folder_of(request.query.get("project", ""))
-    output = yield from do(ReadGit(folder, what, name, count))
-    if isinstance(output, NotRepository):
-        raise NoRepository
-    return output
+    return (yield from do(ReadGit(folder, what, name, count)))
 
 
 def _current(request: Request, name: str) -> Generator[Step, Any, bytes | None]:
@@ -126,15 +117,12 @@ def _current(request: Request, name: str) -> Generator[Step, Any, bytes | None]:
     return data
 
 
-@ROUTES.get("/api/git/status", "view", "git.status")
-@_git_call
+@GIT.get("/api/git/status", "view", "status")
 def status(request: Request) -> Steps:
-    output = yield from _git(request, "status")
-    return json_response(status_of(output.data))
+    return json_response(status_of((yield from _git(request, "status")).data))
 
 
-@ROUTES.get("/api/git/diff", "view", "git.diff")
-@_git_call
+@GIT.get("/api/git/diff", "view", "diff")
 def diff(request: Request) -> Steps:
     name = request.query.get("file", "")
     output = yield from _git(request, "diff", name)
@@ -146,44 +134,37 @@ def diff(request: Request) -> Steps:
     return json_response({"diff": head + "\n".join(f"+{line}" for line in lines)})
 
 
-@ROUTES.get("/api/git/commits", "view", "git.commits")
-@_git_call
+@GIT.get("/api/git/commits", "view", "commits")
 def commits(request: Request) -> Steps:
     output = yield from _git(request, "log", count=request.query_int("limit", 10, 1, 100))
     return json_response({"commits": commits_of(output.data)})
 
 
-@ROUTES.get("/api/git/commit-diff", "view", "git.commit")
-@_git_call
+@GIT.get("/api/git/commit-diff", "view", "commit")
 def commit(request: Request) -> Steps:
     output = yield from _git(request, "commit", request.query.get("commit", ""))
     return json_response({"diff": output.data.decode(errors="replace")})
 
 
-@ROUTES.get("/api/git/branches", "view", "git.branches")
-@_git_call
+@GIT.get("/api/git/branches", "view", "branches")
 def branches(request: Request) -> Steps:
-    output = yield from _git(request, "branches")
-    return json_response(branches_of(output.data))
+    return json_response(branches_of((yield from _git(request, "branches")).data))
 
 
-@ROUTES.get("/api/git/remote-status", "view", "git.remote")
-@_git_call
+@GIT.get("/api/git/remote-status", "view", "remote")
 def remote(request: Request) -> Steps:
     """The state of the remote as known locally: nothing is fetched."""
-    names = yield from _git(request, "remotes")
-    now = yield from _git(request, "status")
+    known = (yield from _git(request, "remotes")).data.decode(errors="replace").split()
+    branch = status_of((yield from _git(request, "status")).data)["branch"]
     apart = yield from _git(request, "upstream")
-    known = names.data.decode(errors="replace").split()
-    fields: Fields = {"hasRemote": bool(known), "hasUpstream": apart.ok, "branch": status_of(now.data)["branch"]}
+    fields: Fields = {"hasRemote": bool(known), "hasUpstream": apart.ok, "branch": branch}
     if apart.ok:
         ahead, behind = (int(number) for number in apart.data.split())
         fields |= {"ahead": ahead, "behind": behind, "isUpToDate": ahead == behind == 0}
     return json_response({**fields, "remoteName": known[0] if known else ""})
 
 
-@ROUTES.get("/api/git/file-with-diff", "view", "git.both")
-@_git_call
+@GIT.get("/api/git/file-with-diff", "view", "both")
 def both(request: Request) -> Steps:
     """A file as committed, and its current content."""
     name = request.query.get("file", "")
@@ -194,4 +175,5 @@ def both(request: Request) -> Steps:
     return json_response({**fields, "isDeleted": current is None, "isUntracked": not old.ok})
 
 
+ROUTES.extend(structs.replace(route, handle=_with_repository_check(route.handle)) for route in GIT)
 ROUTES.post("/api/git/{what}", "view", "git.change", body_limit=SMALL)(_READ_ONLY)

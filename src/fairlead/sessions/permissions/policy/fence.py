@@ -176,6 +176,8 @@ def _globs_into(word: Word, context: PolicyContext, folders: tuple[str, ...]) ->
 
 # A port in the syntax of programs: a number, or lists, ranges and choices of numbers (`[7430-7440]`, `{80,443}`).
 _PORT_TEXT = re.compile(r":([\[{(]?\d[\d,.\-\[\]{}]*)")
+_URL = re.compile(r"(https?|wss?):/{1,3}+(?:[^\s/?#]*@)?+(\[[^\]\s]*\]|[\w.-]++)(?!:\d)", re.IGNORECASE)
+"""A URL without a port. The quantifiers are possessive: a shorter host is another host."""
 _NUMBERS = re.compile(r"(?<![\w.])0*(\d+)(?:(?:-|\.\.|:)0*(\d+))?(?!\w)")
 
 
@@ -189,7 +191,7 @@ def names_number(text: str, ports: Iterable[int]) -> bool:
 
 
 def _names_port(text: str, fences: Fences) -> bool:
-    """Return whether a text contains an address with a port of the gateway."""
+    """Return whether a text contains an address with a port of the gateway, or a URL whose default port it is."""
     text = unicodedata.normalize("NFKC", text)
     for found, port in product(_PORT_TEXT.finditer(text), fences.ports):
         if not names_number(found[1], (port,)):
@@ -203,7 +205,10 @@ def _names_port(text: str, fences: Fences) -> bool:
             continue
         if (scheme and port not in COMMON_PORTS) or is_gateway_host(host, fences):
             return True
-    return False
+    return any(
+        (443 if found[1].lower() in ("https", "wss") else 80) in fences.ports and is_gateway_host(found[2], fences)
+        for found in _URL.finditer(text)
+    )
 
 
 def _dials_port(followed: ResolvedLine, text: str, fences: Fences) -> bool:

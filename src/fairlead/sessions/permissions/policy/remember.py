@@ -18,10 +18,8 @@ HERE = "./**"
 """Everything in the session's folder, except the files that a rule must name (protected.py)."""
 
 
-class BadUpdate(BadRequest):
+class BadUpdate(BadRequest, code="bad_update"):
     """An answer with too many rules."""
-
-    code = "bad_update"
 
 
 def check_remembered(rules: Sequence[str], context: PolicyContext, *, admin: bool) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """A bounded dictionary keeps its newest entries."""
 
-from fairlead.system.bounded import keep_newest
+from fairlead.model.formats.bounded_tables import keep_newest
 
 
 def test_a_key_that_is_stored_again_is_the_newest_and_the_oldest_is_dropped() -> None:
