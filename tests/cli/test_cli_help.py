@@ -92,6 +92,17 @@ def test_help_does_not_import_the_server() -> None:
         assert heavy not in loaded
 
 
+def test_the_gateway_starts_without_the_libraries_that_few_gateways_use() -> None:
+    """Tests the cost of `fairlead serve` without measuring time."""
+    code = (
+        "import sys, fairlead.cli.main, fairlead.wiring\n"
+        "from fairlead.server.discovery import discover, discover_services; discover(); discover_services()\n"
+        "print([heavy for heavy in ('pydantic', 'jwt', 'httpx2', 'cryptography.x509', 'rich') if heavy in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
 def test_shell_completion_is_available(fairlead: Fairlead) -> None:
     assert "--install-completion" in fairlead("--help").out
 

@@ -11,8 +11,6 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-import jwt
-
 from fairlead.auth.api.credentials import BadInvitation, LoginCode, SignedIn, WrongPassword
 from fairlead.auth.login_codes import BadCode, LoginCodes
 from fairlead.auth.login_throttle import LoginThrottle
@@ -50,6 +48,8 @@ class Accounts:
     # --- tokens: without waiting, and a bad one reveals no reason
 
     def token(self, record: StoredUser) -> SignedIn:
+        import jwt  # late: it loads much, and most gateways have no signed-in users
+
         now = self._clock.now_ms() // 1000
         expires = now + LIFETIME_S
         claims = {"userId": record.number, "username": record.name, "iat": now, "exp": expires}
@@ -88,6 +88,8 @@ class Accounts:
     def _claims(self, token: str, key: bytes, *, verify: bool) -> dict[str, Any] | None:
         """Decode a token; None unless it has our claims and (with `verify`) our signature. The caller checks the
         expiry, because our clock is injected."""
+        import jwt
+
         options: Any = {"verify_signature": verify, "verify_exp": False, "verify_iat": False, "require": list(_CLAIMS)}
         try:
             claims = jwt.decode(token, key, algorithms=[_ALGORITHM], options=options)

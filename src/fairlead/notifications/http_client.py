@@ -5,8 +5,6 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-import httpx2
-
 from fairlead.notifications.address_policy import Network, check_address, refused, target_url
 from fairlead.notifications.api.targets import TargetFailed
 from fairlead.system.clock import Clock, within
@@ -47,6 +45,8 @@ class HttpClient:
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> int:
         """Send a request and return the response's status. Raises TargetRefused; TargetFailed without a response."""
+        import httpx2  # late: most gateways have no targets
+
         address = await self.check(url)
         parts = target_url(url)
         literal = f"[{address}]" if ":" in address else address
@@ -60,6 +60,8 @@ class HttpClient:
             raise TargetFailed(f"{parts.hostname} could not be reached: {why}.", url=url[:200]) from None
 
     async def _send(self, url: str, body: bytes, headers: Mapping[str, str], host: str) -> int:
+        import httpx2
+
         # Loading the certificate authorities takes tens of milliseconds, which the event loop does not have.
         secure = url.startswith("https:")
         tls = await asyncio.to_thread(httpx2.create_ssl_context, trust_env=False) if secure else False

@@ -89,7 +89,9 @@ class Outbox:
         if len(await self._resources.list(Destination, lambda kept: kept.user == target.user)) >= MOST_EACH:
             raise BadRequest(f"At most {MOST_EACH} targets are kept for a user: delete some first.")
         if target.kind == "push":
-            payloads.check_keys(target.p256dh, target.auth)
+            from fairlead.notifications import web_push
+
+            web_push.check_keys(target.p256dh, target.auth)
         await self._caller.check(target.url)
         secret = target.secret or (secrets.token_urlsafe(32) if target.kind == "webhook" else "")
         kept = structs.replace(target, seq=self._feed.head, secret=self._seal.seal(secret) if secret else "")
@@ -110,7 +112,9 @@ class Outbox:
             raise TargetFailed(f"{target.url[:200]} answered {status}.", status=status)
 
     async def push_key(self) -> str:
-        return payloads.public_key(await self._own_key())
+        from fairlead.notifications import web_push
+
+        return web_push.public_key(await self._own_key())
 
     def changed(self, item: Resource) -> None:
         if isinstance(item, Destination):
@@ -199,8 +203,10 @@ class Outbox:
         elif target.kind == "ntfy":
             payload = payloads.ntfy(target.url, secret, entry, feed, link)
         else:
+            from fairlead.notifications import web_push
+
             answers = await self._answers(target, entry.item)
-            payload = payloads.push(target, await self._own_key(), entry, feed, link, now, answers)
+            payload = web_push.push(target, await self._own_key(), entry, feed, link, now, answers)
         return await self._caller.post(payload.url, payload.body, payload.headers)
 
     async def _answers(self, target: Destination, item: FeedItem) -> dict[str, str]:
@@ -212,7 +218,9 @@ class Outbox:
 
     async def _own_key(self) -> str:
         if not self._key:
-            made = {"key": self._seal.seal(payloads.new_key())}
+            from fairlead.notifications import web_push
+
+            made = {"key": self._seal.seal(web_push.new_key())}
             if not await self._documents.add(KEYS, "key", made):
                 made = await self._documents.get(KEYS, "key") or made
             self._key = self._seal.open(made["key"])

@@ -6,8 +6,6 @@ Bounded in time and in bytes; redirects are not followed.
 from typing import Final
 from urllib.parse import quote
 
-import httpx2
-
 from fairlead.model.web.requests import Response
 from fairlead.plugins.api import CallPlugin, PluginFailed
 from fairlead.plugins.ws_proxy import HOST
@@ -19,6 +17,8 @@ _PLAIN: Final = "application/octet-stream"
 
 async def call_plugin(wanted: CallPlugin, port: int, clock: Clock, most: int) -> Response:
     """Send the request. Raises PluginFailed without an answer, or for one with more than `most` bytes."""
+    import httpx2  # late: most gateways have no plugins
+
     query = f"?{wanted.query}" if wanted.query else ""
     url = f"http://{HOST}:{port}/{quote(wanted.path)}{query}"
     try:
@@ -30,6 +30,8 @@ async def call_plugin(wanted: CallPlugin, port: int, clock: Clock, most: int) ->
 
 
 async def _answer(wanted: CallPlugin, url: str, most: int) -> Response:
+    import httpx2
+
     headers = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "fairlead"}
     if wanted.body:
         headers["content-type"] = wanted.content_type
