@@ -1,8 +1,8 @@
 """`make test-stress`: the parts that start processes or wait, in a random order, while busy processes load the cores.
 
 A test that depends on a quiet machine fails here. Each run has its own seed, which its summary prints. The results
-of the last series are stored in tests/stress-result.json. Each run counts as another day: in twelve of them every test
-of the real CLI runs on every pinned version.
+of the last series are stored in tests/stress-result.json, each run with its commit. Each run counts as another day: in
+twelve of them every test of the real CLI runs on every pinned version.
 """
 
 import argparse
@@ -64,22 +64,31 @@ def stress(names: list[str], number: int) -> dict[str, Any]:
     }
 
 
+def earlier_runs(result: Path) -> list[dict[str, Any]]:
+    """The stored runs, if all of them are green: a failure ends a series."""
+    kept: list[dict[str, Any]] = json.loads(result.read_text("utf-8"))["runs"] if result.exists() else []
+    return kept if all(run["passed"] for run in kept) else []
+
+
 def main(argv: list[str] | None = None, result: Path = RESULT) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="part", help=f"only these of: {' '.join(STRESSED)}")
     parser.add_argument("--runs", type=int, default=10, help="how many runs in a row (10)")
+    parser.add_argument(
+        "--continue", action="store_true", dest="goes_on", help="count the green runs of an interrupted series"
+    )
     options = parser.parse_args(argv)
     names = options.parts or list(STRESSED)
     if unknown := set(names) - set(STRESSED):
         parser.error(f"no such part: {' '.join(sorted(unknown))} (there are {' '.join(STRESSED)})")
     commit = git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
     restore_sigint()
-    runs: list[dict[str, Any]] = []
-    for number in range(1, options.runs + 1):
+    runs = earlier_runs(result) if options.goes_on else []
+    for number in range(len(runs) + 1, options.runs + 1):
         print(f"\n== stress run {number} of {options.runs}", flush=True)
-        runs.append(stress(names, number))
+        runs.append({"commit": commit} | stress(names, number))
         # Written after each run: a series takes hours, and the runs so far are a result too.
-        kept = {"commit": commit, "busy processes": BUSY, "cores": os.cpu_count(), "runs": runs}
+        kept = {"busy processes": BUSY, "cores": os.cpu_count(), "runs": runs}
         result.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
     green = sum(each["passed"] for each in runs)
     print(f"\nstress: {green} of {len(runs)} runs are green; kept in {result.name}")

@@ -46,6 +46,21 @@ def test_each_run_counts_as_another_day(tmp_path: Path, monkeypatch: pytest.Monk
     assert second == first + 1
 
 
+@pytest.mark.parametrize(("code", "commits"), [(0, ["earlier", "now"]), (3, ["now", "now"])])
+def test_an_interrupted_series_goes_on_unless_a_run_has_failed(
+    code: int, commits: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_SEED", "")
+    monkeypatch.setenv("PYTEST_RUN_DAY", "")
+    kept = tmp_path / "result.json"
+    for commit, exit_code, runs in (("earlier", code, 1), ("now", 0, 2)):
+        part = Part("unit", "unit", 1, (python(f"import sys; sys.exit({exit_code})"),))
+        monkeypatch.setattr(test_stress, "PARTS", (part,))
+        monkeypatch.setattr(test_stress, "git", lambda *words, head=commit: head if words[0] == "rev-parse" else "")
+        test_stress.main(["--runs", str(runs), "--continue", "unit"], kept)
+    assert [run["commit"] for run in json.loads(kept.read_text())["runs"]] == commits
+
+
 def test_the_busy_processes_run_meanwhile_and_end_with_the_block() -> None:
     def children() -> int:
         return sum(len(path.read_text().split()) for path in Path("/proc/self/task").glob("*/children"))
