@@ -1,6 +1,6 @@
 """The agent port: the calls of the core to a coding agent, and of the agent to the core.
 
-A kind of agent (Claude, the demo) provides two things: a running `Agent` for a session, which is a thin driver, and an
+A kind of agent provides two things: a running `Agent` for a session, which is a thin driver, and an
 `Interpreter`, which is pure and turns its records into events. The core never reads a record's bytes.
 """
 
@@ -15,6 +15,7 @@ from fairlead.model.events import Event
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId, TurnId
 from fairlead.model.policy import Verdict
 from fairlead.model.store import Origin
+from fairlead.model.tools import ToolCatalogue
 from fairlead.model.web.routes import ClientProtocol
 
 
@@ -224,6 +225,19 @@ class AgentKind(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def tools(self) -> ToolCatalogue:
+        """Its tools, for the policy."""
+
+    @property
+    def own_files(self) -> frozenset[str]:
+        """Names, in lower case, of files and folders that configure it and can make it run commands: the policy
+        protects them from every agent."""
+
+    @property
+    def reserved_controls(self) -> frozenset[str]:
+        """Control requests that clients may not send, because the gateway itself sends or answers them."""
+
     async def info(self) -> AgentInfo: ...
     def interpreter(self, session: SessionId) -> Interpreter: ...
     def prompt(self, content: Sequence[Content], message: MessageId, agent_session: str) -> Record:

@@ -1,4 +1,4 @@
-"""Content blocks of messages, in Claude's own format, onto which the blocks of every agent map."""
+"""Content blocks of messages, onto which the blocks of every agent map."""
 
 from typing import Any
 

@@ -29,12 +29,6 @@ from fairlead.sessions.process.supervisor import AgentSupervisor
 
 logger = logging.getLogger("fairlead.session")
 
-# Control subtypes that clients may not send: the gateway sends or answers these (design: Security).
-OURS = frozenset(
-    {"initialize", "can_use_tool", "hook_callback", "mcp_set_servers", "mcp_message", "interrupt"}
-    | {"set_permission_mode", "set_model", "set_max_thinking_tokens", "update_settings", "apply_flag_settings"}
-)
-
 
 class Session:
     def __init__(self, core: SessionCore) -> None:
@@ -277,7 +271,7 @@ class Session:
 
     async def _control(self, command: cmd.Control) -> cmd.Reply:
         name = command.subtype
-        if name in OURS:
+        if name in self.kind.reserved_controls:
             raise NotAllowed(f"{name} is reserved for the gateway: use the command that does it.", subtype=name)
         agent = await self.supervisor.ensure_running()
         return self._reply(await agent.control(name, command.fields))

@@ -269,9 +269,11 @@ class ShellView(msgspec.Struct, frozen=True, kw_only=True):
 
 class OpenLauncher(ServiceCall[SocketOwner], frozen=True, kw_only=True):
     """-> a `SocketOwner` that attaches its client to the programs that it requests, one after the other. They belong to
-    the caller; the codec encodes failures."""
+    the caller; the codec encodes failures. `agents`: the providers that are kinds of agent, whose programs are sessions
+    of the gateway."""
 
     codec: LauncherCodec
+    agents: frozenset[str] = frozenset()
 
 
 def session_terminal(session: SessionId) -> str:

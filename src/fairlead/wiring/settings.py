@@ -18,7 +18,6 @@ from fairlead.server.listeners import Binding, public_origin
 from fairlead.sessions.permissions.policy.call import Fences
 from fairlead.system.sandbox import Sandbox
 from fairlead.terminals.launcher.programs import PROVIDERS, Provider
-from fairlead.terminals.launcher.service import AGENT
 from fairlead.terminals.shells import ShellSettings, shell_environment
 from fairlead.uploads.service import Uploads
 
@@ -132,7 +131,7 @@ def plugins_folder(config: Config) -> Path:
 
 def providers(config: Config) -> dict[str, Provider]:
     """Return the programs that a client may start on a terminal by name. Raises BadRequest."""
-    taken = {AGENT: "claude", "plain-shell": "shell"}
+    taken = {"claude": "claude", "plain-shell": "shell"}
     for name in config.provider:
         if name in taken:
             raise BadRequest(f"Setting provider: {name} is set by the setting {taken[name]}.")

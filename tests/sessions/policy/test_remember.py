@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.agents.claude.tools import TOOLS
 from fairlead.model.errors import OutsideRoots
 from fairlead.model.policy import BadRule, Behavior, Rule, format_rule, parse_rule
 from fairlead.sessions.permissions.policy.call import ToolCall
 from fairlead.sessions.permissions.policy.decide import decide
 from fairlead.sessions.permissions.policy.remember import BadUpdate, check_or_narrow, check_remembered, check_rule
 from fairlead.sessions.permissions.policy.suggest import suggest
-from fairlead.sessions.permissions.policy.tools import EDIT_TOOLS, PATH_TOOLS
 from sessions.policy.attacks import ALLOWED, ATTACKS, HONEST
 from sessions.policy.fake_folders import DATA, place
 
@@ -55,7 +55,7 @@ def test_an_allow_that_opens_everything_needs_an_admin(text: str) -> None:
     assert check_rule(text, Behavior.DENY, place()) == rule(text, Behavior.DENY)
 
 
-@pytest.mark.parametrize("tool", EDIT_TOOLS)
+@pytest.mark.parametrize("tool", [name for name, tool in TOOLS.tools.items() if tool.effect == "edit"])
 def test_the_bare_name_of_an_editing_tool_means_the_sessions_folder_and_never_the_gateways_own(tool: str) -> None:
     """Even if the session's folder is the whole home, with the gateway's data and settings in it."""
     home: dict[str, Any] = {"cwd": "/home/me", "roots": ()}
@@ -63,7 +63,7 @@ def test_the_bare_name_of_an_editing_tool_means_the_sessions_folder_and_never_th
     assert narrowed == f"{tool}(./**)"
 
     def verdict(path: str) -> Behavior:
-        return decide(ToolCall(tool, {EDIT_TOOLS[tool]: path}), place(allow=[narrowed], **home)).behavior
+        return decide(ToolCall(tool, {TOOLS.find(tool).argument: path}), place(allow=[narrowed], **home)).behavior
 
     assert verdict("/home/me/notes.txt") is verdict("deep/down/notes.txt") is Behavior.ALLOW
     assert verdict(f"{DATA}/fairlead.db") is verdict(f"{DATA}/../fairlead/keys") is Behavior.DENY
@@ -117,7 +117,7 @@ def test_the_rules_of_one_answer_are_limited() -> None:
 def test_no_text_from_the_wire_opens_everything(texts: list[str]) -> None:
     with suppress(BadRule, OutsideRoots):
         remembered = check_remembered(texts, place(), admin=False)
-        assert not {"Bash", "Bash(*)", *PATH_TOOLS} & set(remembered)
+        assert not {"Bash", "Bash(*)", *(name for name, tool in TOOLS.tools.items() if tool.has_path)} & set(remembered)
 
 
 def suggested(name: str, given_input: Any, **where: Any) -> list[str]:

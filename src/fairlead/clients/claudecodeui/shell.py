@@ -128,7 +128,7 @@ class ShellConversation(Handing):
 
     def __init__(self, opening: Handshake) -> None:
         self._codec = ShellCodec()
-        super().__init__(OpenLauncher(codec=self._codec), EARLY_BYTES)
+        super().__init__(OpenLauncher(codec=self._codec, agents=frozenset({DEFAULT_PROVIDER})), EARLY_BYTES)
 
     def failed(self, error: FairleadError) -> Sequence[Effect]:
         return (Write(self._codec.refused(error)),)

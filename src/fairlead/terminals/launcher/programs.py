@@ -33,7 +33,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
     "codex": Provider(command=("codex",), resume=("codex", "resume", "{session}")),
     "opencode": Provider(command=("opencode",), resume=("opencode", "--session", "{session}")),
 }
-"""The programs that claudecodeui knows besides Claude, which runs as a session of the gateway."""
+"""The programs that front ends know, other than agents that run as sessions of the gateway."""
 
 
 def words(providers: Mapping[str, Provider], wanted: ProgramRequest) -> tuple[str, ...]:

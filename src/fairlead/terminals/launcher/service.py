@@ -37,8 +37,6 @@ from fairlead.terminals.shells import UserShells, launcher_prefix
 
 log = logging.getLogger("fairlead.terminals")
 
-AGENT: Final = "claude"
-"""The provider that stands for one of the gateway's sessions."""
 LINKS: Final = "desk-links"
 """Documents with the link that a session returns to from the terminal."""
 ITSELF: Final = Identity("", "", "fairlead", frozenset({"admin"}))
@@ -72,7 +70,7 @@ class ProgramLauncher:
 
     async def open(self, who: Identity, action: OpenLauncher) -> ProgramSwitch:
         def enter(wanted: ProgramRequest, lost: str) -> Awaitable[AttachTarget]:
-            return self._enter(who, wanted, lost)
+            return self._enter(who, wanted, lost, action.agents)
 
         return ProgramSwitch(action.codec, f"{who.credential}/launcher{next(self._numbers)}", enter)
 
@@ -85,11 +83,11 @@ class ProgramLauncher:
         """Cancel the background tasks; the registry stops the programs."""
         await self._tasks.close()
 
-    async def _enter(self, who: Identity, wanted: ProgramRequest, lost: str) -> AttachTarget:
+    async def _enter(self, who: Identity, wanted: ProgramRequest, lost: str, agents: frozenset[str]) -> AttachTarget:
         folder = _real(wanted.folder) if wanted.folder else self._folder("")
         name = key(who.user, folder, wanted)
         async with self._lock(name):
-            if wanted.provider == AGENT:
+            if wanted.provider in agents:
                 place = await self._session(who, name, folder, wanted, lost)
             else:
                 place = await self._program(who, name, folder, wanted, lost)
@@ -153,7 +151,7 @@ class ProgramLauncher:
                 extra = {"session": wanted.session, "error": lost}
                 log.info("a session could not be resumed in a terminal", extra=extra)
         session = SessionId(str(uuid.uuid4()))
-        await self._gateway.command(who, cmd.Create(session=session, cwd=real, agent=AGENT))
+        await self._gateway.command(who, cmd.Create(session=session, cwd=real, agent=wanted.provider))
         try:
             terminal, _ = await self._tasks.shield(self._move(who, name, session, "stdio"))
         except FairleadError:

@@ -7,10 +7,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import structs
 
 from fairlead.model.policy import PermissionMode, Rule
-from fairlead.sessions.permissions.policy import paths
-from fairlead.sessions.permissions.policy.tools import FETCH_TOOL, PATH_TOOLS, SEARCH_TOOLS, SHELL_TOOL, canonical
+from fairlead.model.tools import UNKNOWN, Tool, ToolCatalogue
+from fairlead.sessions.permissions.policy import paths, protected
 from fairlead.sessions.permissions.shell.expansion import ExpansionContext
 from fairlead.sessions.permissions.shell.parser import analyse
 from fairlead.sessions.permissions.shell.resolution import ResolvedLine, resolve_line
@@ -34,7 +35,8 @@ class Fences(msgspec.Struct, frozen=True):
 
 class PolicyContext(msgspec.Struct, frozen=True):
     """The context of a verdict. `cwd`, `roots` and the fences' folders are absolute; `resolve` follows links, `entries`
-    lists a folder. `moved`: the agent's current folder, if it is not `cwd`: its relative paths may refer to either."""
+    lists a folder. `tools` are those of the agent, `agent_files` the names of files that configure any agent. `moved`:
+    the agent's current folder, if it is not `cwd`: its relative paths may refer to either."""
 
     cwd: str
     roots: tuple[str, ...]
@@ -44,6 +46,8 @@ class PolicyContext(msgspec.Struct, frozen=True):
     resolve: paths.Resolve
     home: str | None
     entries: paths.Entries
+    tools: ToolCatalogue
+    agent_files: frozenset[str] = frozenset()
     moved: str = ""
 
     @property
@@ -61,6 +65,10 @@ class PolicyContext(msgspec.Struct, frozen=True):
         """Return the real places of a path from us or from a person, which needs no other spellings. Raises BadPath."""
         return paths.readings(path, self.cwd, self.home, self.resolve)
 
+    def is_protected(self, place: str) -> bool:
+        """Return whether a place is, or is inside, something that makes programs or agents run commands."""
+        return protected.is_protected(place, self.agent_files)
+
     def inside(self, places: tuple[str, ...]) -> bool:
         """Return whether all of these places are inside the session's folders. A place in /proc never is."""
         folders = [place for folder in (*self.roots, self.cwd) for place in self.resolve_literal(folder)]
@@ -68,13 +76,14 @@ class PolicyContext(msgspec.Struct, frozen=True):
 
 
 class CallFacts(msgspec.Struct, frozen=True):
-    """The facts about a call. `malformed`: why its input is not valid for the tool.
+    """The facts about a call. `tool` is its name in rules. `malformed`: why its input is not valid for the tool.
 
     `paths` holds, for each path of a file tool, every place that it can mean; `written` holds the paths as written.
     `shell` is the line of a shell tool, with the possible values of its words and the places that they can mean.
     """
 
     tool: str
+    kind: Tool = UNKNOWN
     malformed: str | None = None
     shell: ResolvedLine | None = None
     written: tuple[str, ...] = ()
@@ -90,23 +99,27 @@ class CallFacts(msgspec.Struct, frozen=True):
 
 def facts_of(call: ToolCall, context: PolicyContext) -> CallFacts:
     """Collect the facts about a call. Never raises: `malformed` reports an input that cannot be understood."""
-    tool = canonical(call.name)
+    facts = CallFacts(context.tools.canonical(call.name), context.tools.find(call.name))
     if not isinstance(call.input, Mapping):
-        return CallFacts(tool, malformed="its input is not an object")
-    if tool == SHELL_TOOL:
-        command = call.input.get("command")
-        if not isinstance(command, str) or not command.strip():
-            return CallFacts(tool, malformed="it has no command")
-        shell = ExpansionContext(context.folders, context.home, {}, context.entries)
-        return CallFacts(tool, shell=resolve_line(analyse(command), shell, context.resolve))
-    if tool == FETCH_TOOL:
-        return _fetch_facts(tool, call.input.get("url"))
-    if tool in PATH_TOOLS:
-        return _path_facts(tool, call.input, context)
-    return CallFacts(tool)
+        return structs.replace(facts, malformed="its input is not an object")
+    if facts.kind.effect == "shell":
+        return _shell_facts(facts, call.input, context)
+    if facts.kind.effect == "fetch" and facts.kind.argument:
+        return _fetch_facts(facts, call.input.get(facts.kind.argument))
+    if facts.kind.has_path:
+        return _path_facts(facts, call.input, context)
+    return facts
 
 
-def _fetch_facts(tool: str, url: Any) -> CallFacts:
+def _shell_facts(facts: CallFacts, given: Mapping[str, Any], context: PolicyContext) -> CallFacts:
+    command = given.get(facts.kind.argument)
+    if not isinstance(command, str) or not command.strip():
+        return structs.replace(facts, malformed="it has no command")
+    shell = ExpansionContext(context.folders, context.home, {}, context.entries)
+    return structs.replace(facts, shell=resolve_line(analyse(command), shell, context.resolve))
+
+
+def _fetch_facts(facts: CallFacts, url: Any) -> CallFacts:
     try:
         parts = urlsplit(url) if isinstance(url, str) else None
         host = parts.hostname if parts else None
@@ -114,21 +127,22 @@ def _fetch_facts(tool: str, url: Any) -> CallFacts:
     except ValueError:
         host = port = parts = None
     if parts is None or host is None or parts.scheme not in ("http", "https"):
-        return CallFacts(tool, malformed="it has no web address")
-    return CallFacts(tool, host=host.rstrip("."), port=port or (443 if parts.scheme == "https" else 80))
+        return structs.replace(facts, malformed="it has no web address")
+    return structs.replace(facts, host=host.rstrip("."), port=port or (443 if parts.scheme == "https" else 80))
 
 
-def _path_facts(tool: str, given: Mapping[str, Any], context: PolicyContext) -> CallFacts:
-    named: list[Any] = [given.get(PATH_TOOLS[tool])]
-    if named == [None] and tool in SEARCH_TOOLS:
+def _path_facts(facts: CallFacts, given: Mapping[str, Any], context: PolicyContext) -> CallFacts:
+    kind = facts.kind
+    named: list[Any] = [given.get(kind.argument)]
+    if named == [None] and kind.effect == "search":
         named = ["."]
-    if tool == "Glob":
-        named.append(given.get("pattern"))
+    if kind.pattern:
+        named.append(given.get(kind.pattern))
     if not all(isinstance(path, str) for path in named):
-        return CallFacts(tool, malformed="it names no path")
+        return structs.replace(facts, malformed="it names no path")
     folders = paths.spellings(named[0])
     texts = list(folders)
-    if tool == "Glob":
+    if kind.pattern:
         # The pattern itself may lead out of its starting folder.
         for pattern in paths.spellings(named[1]):
             rooted = pattern.startswith("/")
@@ -136,8 +150,8 @@ def _path_facts(tool: str, given: Mapping[str, Any], context: PolicyContext) -> 
     try:
         places = tuple(context.places(text) for text in dict.fromkeys(texts) if text)
     except paths.BadPath:
-        return CallFacts(tool, malformed="its path cannot be resolved")
+        return structs.replace(facts, malformed="its path cannot be resolved")
     if not places or not all(named):
-        return CallFacts(tool, malformed="its path cannot be resolved")
+        return structs.replace(facts, malformed="its path cannot be resolved")
     written = dict.fromkeys(paths.tidy(join(folder, text)) for folder in context.folders for text in texts if text)
-    return CallFacts(tool, written=tuple(written), paths=places)
+    return structs.replace(facts, written=tuple(written), paths=places)

@@ -5,18 +5,15 @@ otherwise a person. Deny beats ask beats allow. For a call that is not understoo
 """
 
 from fairlead.model.policy import Behavior, PermissionMode, Rule, Verdict, format_rule
-from fairlead.sessions.permissions.policy import tools
 from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall, facts_of
 from fairlead.sessions.permissions.policy.fence import fence_doubt, fence_refusal, reads_attached
 from fairlead.sessions.permissions.policy.rules import RuleMatch, find_allowing_rules, may_write, refuses
-
-_WEB_TOOLS = frozenset({tools.FETCH_TOOL, "WebSearch"})
 
 
 def decide(call: ToolCall, context: PolicyContext) -> Verdict:
     """Return the verdict on this call. Never raises, whatever the call's input is."""
     facts = facts_of(call, context)
-    question = facts.tool in tools.QUESTION_TOOLS
+    question = facts.kind.effect == "question"
     refused = None if question else fence_refusal(call, facts, context)
     if refused is not None:
         return Verdict(Behavior.DENY, refused, None, "fence")
@@ -61,20 +58,20 @@ def _refusing_rule(call: ToolCall, facts: CallFacts, context: PolicyContext) -> 
 
 def _by_mode(facts: CallFacts, context: PolicyContext) -> Verdict | None:
     """Return the verdict of the mode alone; None leaves the call to the allow rules."""
-    tool = facts.tool
+    kind = facts.kind
     match context.mode:
         case PermissionMode.BYPASS_PERMISSIONS:
             return _mode(Behavior.ALLOW, "mode bypassPermissions allows what no rule refuses")
         case PermissionMode.PLAN:
-            if tool in tools.EDIT_TOOLS or tool == tools.SHELL_TOOL:
+            if kind.effect in ("edit", "shell"):
                 return _mode(Behavior.DENY, "mode plan is for reading only: propose the plan first")
-            if tool not in tools.READ_TOOLS and tool not in tools.HARMLESS_TOOLS and tool not in _WEB_TOOLS:
+            if not kind.reads and kind.effect not in ("harmless", "fetch"):
                 return _mode(Behavior.ASK, "mode plan is for reading only, and this may do more")
         case PermissionMode.DELEGATE:
-            if tool not in tools.COORDINATION_TOOLS:
+            if not kind.coordinates:
                 return _mode(Behavior.DENY, "mode delegate leaves only coordination to this agent")
         case PermissionMode.ACCEPT_EDITS:
-            if tool in tools.EDIT_TOOLS and may_write(facts.places, context):
+            if kind.effect == "edit" and may_write(facts.places, context):
                 return _mode(Behavior.ALLOW, "mode acceptEdits allows edits inside the session's folders")
         case PermissionMode.DEFAULT | PermissionMode.AUTO | PermissionMode.DONT_ASK:
             # In `auto` the CLI's own classifier decides; here the mode allows no more than `default`.
@@ -90,9 +87,9 @@ def _by_allowance(call: ToolCall, facts: CallFacts, context: PolicyContext) -> V
     allowed, missing = find_allowing_rules(call, facts, context)
     if allowed is not None:
         return Verdict(Behavior.ALLOW, f"allowed by {allowed}", allowed, "rule")
-    if facts.tool in tools.HARMLESS_TOOLS:
+    if facts.kind.effect == "harmless":
         return Verdict(Behavior.ALLOW, "by itself it does nothing outside the agent")
-    if facts.tool in tools.READ_TOOLS:
+    if facts.kind.reads:
         if context.inside(facts.places):
             return Verdict(Behavior.ALLOW, "it only reads inside the session's folders")
         if reads_attached(facts, context):

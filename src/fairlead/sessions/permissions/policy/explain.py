@@ -11,11 +11,11 @@ import msgspec
 from fairlead.model.errors import FairleadError
 from fairlead.model.policy import BadRule, Behavior, Rule, format_rule
 from fairlead.model.queries import CommandPart, FileChange, RuleScope
-from fairlead.sessions.permissions.policy import tools
+from fairlead.model.tools import EditArguments, Tool
 from fairlead.sessions.permissions.policy.call import PolicyContext, ToolCall, facts_of
 from fairlead.sessions.permissions.policy.paths import BadPath, absolute, tidy
 from fairlead.sessions.permissions.policy.remember import check_rule
-from fairlead.sessions.permissions.policy.rules import find_allowing_rules
+from fairlead.sessions.permissions.policy.rules import EDIT_FAMILY, READ_FAMILY, find_allowing_rules
 from fairlead.sessions.permissions.policy.suggest import suggest
 from fairlead.sessions.permissions.shell.rule_matching import ANYTHING, shell_pattern
 
@@ -44,20 +44,22 @@ def lay_out(call: ToolCall, context: PolicyContext) -> Layout:
             writes=tuple(one.target.raw for one in line.redirections if one.writes),
             doubts=tuple(dict.fromkeys(problem.text for problem in line.problems)),
         )
-    if facts.tool in tools.EDIT_TOOLS:
+    if facts.kind.effect == "edit":
         places = facts.paths[0]
         return Layout(edited=(facts.written[0], places[0] if len(places) == 1 and context.inside(places) else None))
     return Layout(host=facts.host or "")
 
 
-def file_change(tool: str, given: Mapping[str, Any], path: str, text: str | None, *, outside: bool) -> FileChange:
+def file_change(
+    names: EditArguments, given: Mapping[str, Any], path: str, text: str | None, *, outside: bool
+) -> FileChange:
     """Return the change to a file. `text` is its current text: empty if it does not exist yet, None if not known."""
-    if tool == "Write":
-        after = _text(given.get("content"))
+    if names.whole:
+        after = _text(given.get(names.whole))
         return FileChange(
             path=path, before=text or "", after=after, whole=text is not None, new=text == "", outside=outside
         )
-    edits = _edits(tool, given)
+    edits = _edits(names, given)
     whole = None if text is None else _applied(text, edits)
     if text is not None and whole is not None:
         return FileChange(path=path, before=text, after=whole, whole=True, outside=outside)
@@ -65,12 +67,10 @@ def file_change(tool: str, given: Mapping[str, Any], path: str, text: str | None
     return FileChange(path=path, before=before, after=after, outside=outside)
 
 
-def _edits(tool: str, given: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
-    if tool == "NotebookEdit":
-        return [("", _text(given.get("new_source")), False)]
-    several = given.get("edits") if tool == "MultiEdit" else [given]
+def _edits(names: EditArguments, given: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
+    several = given.get(names.several) if names.several else [given]
     return [
-        (_text(one.get("old_string")), _text(one.get("new_string")), one.get("replace_all") is True)
+        (_text(one.get(names.old)), _text(one.get(names.new)), one.get(names.everywhere) is True)
         for one in (several if isinstance(several, list) else [])
         if isinstance(one, Mapping)
     ]
@@ -118,18 +118,18 @@ def rule_scope(text: str, call: ToolCall, context: PolicyContext, *, admin: bool
 
 def covers(rule: Rule, context: PolicyContext) -> str:
     """Describe the calls that an allow rule covers."""
-    tool = tools.canonical(rule.tool)
-    if tool == tools.SHELL_TOOL:
+    tool, kind = context.tools.canonical(rule.tool), context.tools.find(rule.tool)
+    if kind.effect == "shell":
         return _commands(rule.content)
-    if tool in tools.PATH_TOOLS:
-        return f"{_doing(tool)} {_places(rule.content, context)}"
+    if kind.has_path:
+        return f"{_doing(tool, kind)} {_places(rule.content, context)}"
     if rule.content is None:
         return _every(tool)
-    if tool == tools.FETCH_TOOL and rule.content.startswith("domain:"):
+    if kind.effect == "fetch" and kind.argument and rule.content.startswith("domain:"):
         domain = rule.content.removeprefix("domain:")
         below = domain.startswith("*.")
         return f"Fetching any page of {'names below ' + domain[2:] if below else domain}"
-    if tool in tools.NAMED_BY:
+    if kind.argument and kind.effect != "fetch":
         return f"Every call of {tool} that is for {rule.content}"
     return f"Nothing: what {rule.content} means to {tool} is not known here"
 
@@ -145,9 +145,9 @@ def _commands(content: str | None) -> str:
     return f"The command “{content}”, exactly as it is"
 
 
-def _doing(tool: str) -> str:
-    families = {"Edit": "Changing, by any editing tool,", "Read": "Reading, by any reading tool,"}
-    return families.get(tool) or f"{'Changing' if tool in tools.EDIT_TOOLS else 'Reading'} by {tool}"
+def _doing(tool: str, kind: Tool) -> str:
+    families = {EDIT_FAMILY: "Changing, by any editing tool,", READ_FAMILY: "Reading, by any reading tool,"}
+    return families.get(tool) or f"{'Changing' if kind.effect == 'edit' else 'Reading'} by {tool}"
 
 
 def _places(content: str | None, context: PolicyContext) -> str:

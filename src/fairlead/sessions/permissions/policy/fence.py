@@ -16,7 +16,6 @@ from urllib.parse import unquote
 
 from fairlead.sessions.permissions.policy import paths
 from fairlead.sessions.permissions.policy.call import CallFacts, Fences, PolicyContext, ToolCall
-from fairlead.sessions.permissions.policy.tools import FETCH_TOOL, PROSE, READ_TOOL, SEARCH_TOOLS
 from fairlead.sessions.permissions.shell.line import Word
 from fairlead.sessions.permissions.shell.resolution import ResolvedLine, path_words
 
@@ -38,7 +37,7 @@ def fence_refusal(call: ToolCall, facts: CallFacts, context: PolicyContext) -> s
     fences = context.fences
     if facts.shell is not None:
         return _shell_fenced(facts.shell, context)
-    if facts.tool == FETCH_TOOL and facts.host is not None and facts.port in fences.ports:
+    if facts.host is not None and facts.port in fences.ports:
         return PORT if facts.port not in COMMON_PORTS or is_gateway_host(facts.host, fences) else None
     if reads_attached(facts, context):
         return None
@@ -46,7 +45,7 @@ def fence_refusal(call: ToolCall, facts: CallFacts, context: PolicyContext) -> s
     if any(paths.inside_any(place, folders) for place in facts.places):
         return FOLDER
     if isinstance(call.input, Mapping):
-        for text in _strings(call.input):
+        for text in _strings(call.input, context.tools.prose):
             if _names_folder(text, context, folders):
                 return FOLDER
             if "://" in text[:_MAX_HOST] and _names_port(text.split(maxsplit=1)[0], fences):
@@ -58,14 +57,14 @@ def reads_attached(facts: CallFacts, context: PolicyContext) -> bool:
     """Return whether the call reads a file that a user attached to a message. The names of these files cannot be
     guessed, and no tool may list them: an agent that knows a name was given it."""
     folder = context.fences.attached
-    if facts.tool != READ_TOOL or not folder or not facts.paths:
+    if facts.kind.effect != "read" or not folder or not facts.paths:
         return False
     return all(posixpath.dirname(posixpath.dirname(place)) == folder for place in facts.places)
 
 
 def fence_doubt(facts: CallFacts, context: PolicyContext) -> str | None:
     """Explain why only a person may allow the paths of a file tool; None when there is no such reason."""
-    folders = closed_folders(context) if facts.tool in SEARCH_TOOLS else ()
+    folders = closed_folders(context) if facts.kind.effect == "search" else ()
     # A search that starts above a closed folder would read it.
     if any(paths.inside(folder, place) for folder in folders for place in facts.places):
         return ABOVE
@@ -122,7 +121,7 @@ def _names_folder(text: str, context: PolicyContext, folders: tuple[str, ...]) -
         return False
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _strings(value: Any, prose: frozenset[str]) -> Iterator[str]:
     """Yield the strings of an input that are not prose; their number and depth are limited."""
     stack: list[tuple[Any, int]] = [(value, 0)]
     count = 0
@@ -132,7 +131,7 @@ def _strings(value: Any) -> Iterator[str]:
             count += 1
             yield item
         elif level < _MAX_DEPTH and isinstance(item, Mapping):
-            stack.extend((each, level + 1) for key, each in item.items() if key not in PROSE)
+            stack.extend((each, level + 1) for key, each in item.items() if key not in prose)
         elif level < _MAX_DEPTH and isinstance(item, list | tuple):
             stack.extend((each, level + 1) for each in item[:_MAX_STRINGS])
 

@@ -10,7 +10,6 @@ from fairlead.model.errors import BadRequest, OutsideRoots
 from fairlead.model.policy import BadRule, Behavior, Rule, format_rule, parse_rule
 from fairlead.sessions.permissions.policy.call import PolicyContext
 from fairlead.sessions.permissions.policy.paths import BadPath, absolute, static_part
-from fairlead.sessions.permissions.policy.tools import PATH_TOOLS, SHELL_TOOL, canonical
 from fairlead.sessions.permissions.shell.rule_matching import ANYTHING, problem_with
 
 _MOST_RULES = 64  # in one answer; the CLI suggests one or two, and a person adds few
@@ -27,13 +26,13 @@ def check_remembered(rules: Sequence[str], context: PolicyContext, *, admin: boo
     parsed = [parse_rule(text, Behavior.ALLOW) for text in rules]
     if len(parsed) > _MOST_RULES:
         raise BadUpdate(f"Permission updates must be a list of at most {_MOST_RULES}.")
-    checked = (check_rule(_own_notation(rule), Behavior.ALLOW, context, admin=admin) for rule in parsed)
+    checked = (check_rule(_own_notation(rule, context), Behavior.ALLOW, context, admin=admin) for rule in parsed)
     return tuple(dict.fromkeys(format_rule(rule) for rule in checked))
 
 
-def _own_notation(rule: Rule) -> str:
+def _own_notation(rule: Rule, context: PolicyContext) -> str:
     """Return the text of a rule in our notation: the CLI writes absolute paths with two slashes, we with one."""
-    if canonical(rule.tool) in PATH_TOOLS and rule.content is not None and rule.content.startswith("//"):
+    if context.tools.find(rule.tool).has_path and rule.content is not None and rule.content.startswith("//"):
         return f"{rule.tool}({rule.content[1:]})"
     return format_rule(rule)
 
@@ -41,16 +40,16 @@ def _own_notation(rule: Rule) -> str:
 def check_rule(text: str, behavior: Behavior, context: PolicyContext, *, admin: bool = False) -> Rule:
     """Parse a rule that a session may remember. Raises BadRule or OutsideRoots, with the reason, if it may not."""
     rule = parse_rule(text, behavior)
-    tool = canonical(rule.tool)
-    if tool == SHELL_TOOL and rule.content is not None:
+    kind = context.tools.find(rule.tool)
+    if kind.effect == "shell" and rule.content is not None:
         problem = problem_with(rule.content)
         if problem is not None:
             raise BadRule(text, problem)
     if behavior is not Behavior.ALLOW or admin:
         return rule
-    if tool == SHELL_TOOL and rule.content in (None, ANYTHING):
+    if kind.effect == "shell" and rule.content in (None, ANYTHING):
         raise BadRule(text, "would allow every command: name one, or let an admin set it")
-    if tool in PATH_TOOLS:
+    if kind.has_path:
         _check_path_rule(text, rule, context)
     return rule
 

@@ -13,10 +13,9 @@
 from enum import Enum
 
 from fairlead.model.policy import Behavior, PermissionMode, Rule, format_rule
-from fairlead.sessions.permissions.policy import tools
+from fairlead.model.tools import ToolCatalogue
 from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall
 from fairlead.sessions.permissions.policy.paths import BadPath, absolute, pattern_covers, static_part, tidy
-from fairlead.sessions.permissions.policy.protected import is_protected
 from fairlead.sessions.permissions.shell.resolution import ResolvedLine
 from fairlead.sessions.permissions.shell.risks import line_risk
 from fairlead.sessions.permissions.shell.rule_matching import ANYTHING, coverage, may_refuse, refused_by, shell_pattern
@@ -30,12 +29,17 @@ class RuleMatch(Enum):
     YES = 2
 
 
-def applies_to(rule: Rule, tool: str) -> bool:
+EDIT_FAMILY = "Edit"
+READ_FAMILY = "Read"
+
+
+def applies_to(rule: Rule, tool: str, tools: ToolCatalogue) -> bool:
     """Return whether the rule applies to this tool, by its name."""
     about, refusing = tools.canonical(rule.tool), rule.behavior is not Behavior.ALLOW
-    if about == tool or tool in tools.FAMILIES.get(about, ()):
+    kind = tools.find(tool)
+    if about == tool or (about == READ_FAMILY and kind.reads):
         return True
-    if refusing and about in tools.EDIT_TOOLS and tool in tools.EDIT_TOOLS:
+    if kind.effect == "edit" and (about == EDIT_FAMILY or (refusing and tools.find(about).effect == "edit")):
         return True
     if not about.startswith("mcp__"):
         return False
@@ -46,9 +50,9 @@ def applies_to(rule: Rule, tool: str) -> bool:
 
 def refuses(rule: Rule, call: ToolCall, facts: CallFacts, context: PolicyContext) -> RuleMatch:
     """Return whether a deny or ask rule matches a call."""
-    if facts.shell is not None and tools.canonical(rule.tool) in tools.PATH_TOOLS and rule.content is not None:
+    if facts.shell is not None and context.tools.find(rule.tool).has_path and rule.content is not None:
         return _path_rule_on_shell(rule, rule.content, facts.shell, context)
-    if not applies_to(rule, facts.tool):
+    if not applies_to(rule, facts.tool, context.tools):
         return RuleMatch.NO
     if rule.content is None:
         return RuleMatch.YES
@@ -61,24 +65,24 @@ def refuses(rule: Rule, call: ToolCall, facts: CallFacts, context: PolicyContext
         if refused_by(facts.shell.analysis, pattern):
             return RuleMatch.YES
         return RuleMatch.MAYBE if may_refuse(facts.shell.analysis, pattern) else RuleMatch.NO
-    if facts.tool in tools.PATH_TOOLS:
+    if facts.kind.has_path:
         patterns = _patterns(rule.content, context, as_written=True)
         return _yes(_covers(patterns, (*facts.written, *facts.places)))
-    if facts.tool == tools.FETCH_TOOL and rule.content.startswith("domain:"):
+    if facts.host is not None and rule.content.startswith("domain:"):
         domain = rule.content.removeprefix("domain:").removeprefix("*.").lower()
-        host = (facts.host or "").lower()
+        host = facts.host.lower()
         return _yes(host == domain or host.endswith("." + domain))
-    if facts.tool in tools.NAMED_BY:
-        return _yes(call.input.get(tools.NAMED_BY[facts.tool]) == rule.content)
+    if facts.kind.argument and facts.host is None:
+        return _yes(call.input.get(facts.kind.argument) == rule.content)
     return RuleMatch.MAYBE
 
 
 def find_allowing_rules(call: ToolCall, facts: CallFacts, context: PolicyContext) -> tuple[str | None, str]:
     """Return the allow rules that together allow a call, as text, or None; and the reason for None."""
-    rules = [r for r in context.rules if r.behavior is Behavior.ALLOW and applies_to(r, facts.tool)]
-    protected = facts.tool in tools.EDIT_TOOLS and any(is_protected(place) for place in facts.places)
+    rules = [r for r in context.rules if r.behavior is Behavior.ALLOW and applies_to(r, facts.tool, context.tools)]
+    protected = facts.kind.effect == "edit" and any(context.is_protected(place) for place in facts.places)
     for rule in rules:
-        everything = rule.content is None or (rule.content == ANYTHING and facts.tool == tools.SHELL_TOOL)
+        everything = rule.content is None or (rule.content == ANYTHING and facts.kind.effect == "shell")
         if everything and not protected:
             return format_rule(rule), ""
     if facts.shell is not None:
@@ -89,7 +93,7 @@ def find_allowing_rules(call: ToolCall, facts: CallFacts, context: PolicyContext
         )
         if missing is not None:
             return None, missing
-        return ", ".join(f"{tools.SHELL_TOOL}({contents[index]})" for index in covered.used), ""
+        return ", ".join(f"{facts.tool}({contents[index]})" for index in covered.used), ""
     for rule in rules:
         if rule.content is not None and _content_allows(rule.content, call, facts, context):
             return format_rule(rule), ""
@@ -101,13 +105,14 @@ def _yes(holds: bool) -> RuleMatch:
 
 
 def _content_allows(content: str, call: ToolCall, facts: CallFacts, context: PolicyContext) -> bool:
-    if facts.tool in tools.PATH_TOOLS:
-        protected = facts.tool in tools.EDIT_TOOLS and any(is_protected(place) for place in facts.places)
-        return (not protected or is_protected(content)) and _all_covered(content, facts.places, context)
-    if facts.tool == tools.FETCH_TOOL and content.startswith("domain:"):
-        domain, host = content.removeprefix("domain:").lower(), (facts.host or "").lower()
+    if facts.kind.has_path:
+        protected = facts.kind.effect == "edit" and any(context.is_protected(place) for place in facts.places)
+        return (not protected or context.is_protected(content)) and _all_covered(content, facts.places, context)
+    if facts.host is not None and content.startswith("domain:"):
+        domain, host = content.removeprefix("domain:").lower(), facts.host.lower()
         return host.endswith(domain[1:]) if domain.startswith("*.") else host == domain
-    return facts.tool in tools.NAMED_BY and call.input.get(tools.NAMED_BY[facts.tool]) == content
+    compared = facts.kind.argument if facts.host is None else ""
+    return bool(compared) and call.input.get(compared) == content
 
 
 def _patterns(content: str, context: PolicyContext, *, as_written: bool = False) -> tuple[str, ...]:
@@ -137,7 +142,7 @@ def _path_rule_on_shell(rule: Rule, content: str, line: ResolvedLine, context: P
     match one for edits.
     """
     patterns = _patterns(content, context, as_written=True)
-    editing = tools.canonical(rule.tool) in tools.EDIT_TOOLS
+    editing = context.tools.find(rule.tool).effect == "edit"
     targets = zip(line.analysis.redirections, line.targets, strict=True)
     if editing and any(_covers(patterns, target.places) for redirection, target in targets if redirection.writes):
         return RuleMatch.YES
@@ -156,7 +161,7 @@ def _all_covered(content: str, places: tuple[str, ...], context: PolicyContext) 
 
 def may_write(places: tuple[str, ...], context: PolicyContext) -> bool:
     """Return whether places are inside the session's folders and are not files that make programs run commands."""
-    return context.inside(places) and not any(is_protected(place) for place in places)
+    return context.inside(places) and not any(context.is_protected(place) for place in places)
 
 
 def _why_not_written(places: tuple[str, ...], context: PolicyContext, *, whole: bool) -> str | None:
@@ -169,7 +174,12 @@ def _why_not_written(places: tuple[str, ...], context: PolicyContext, *, whole: 
     if whole or context.mode is PermissionMode.ACCEPT_EDITS:
         return None
     for rule in context.rules:
-        writes = rule.behavior is Behavior.ALLOW and tools.canonical(rule.tool) in ("Edit", "Write")
+        writes = rule.behavior is Behavior.ALLOW and _writes_files(rule, context.tools)
         if writes and (rule.content is None or _all_covered(rule.content, places, context)):
             return None
     return "a rule for a command does not cover the files that its output goes to"
+
+
+def _writes_files(rule: Rule, tools: ToolCatalogue) -> bool:
+    """Return whether a rule is for edits of any kind, or for a tool that writes whole files."""
+    return tools.canonical(rule.tool) == EDIT_FAMILY or bool(tools.find(rule.tool).edit.whole)

@@ -10,7 +10,6 @@ from fairlead.model.policy import Behavior, Rule, format_rule
 from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall, facts_of
 from fairlead.sessions.permissions.policy.remember import check_rule
 from fairlead.sessions.permissions.policy.rules import find_allowing_rules
-from fairlead.sessions.permissions.policy.tools import FETCH_TOOL, NAMED_BY, PATH_TOOLS, QUESTION_TOOLS, SEARCH_TOOLS
 from fairlead.sessions.permissions.shell.line import ShellAnalysis, SimpleCommand
 from fairlead.sessions.permissions.shell.program_options import reader_name
 
@@ -18,7 +17,7 @@ from fairlead.sessions.permissions.shell.program_options import reader_name
 def suggest(call: ToolCall, context: PolicyContext) -> list[Rule]:
     """Return the rules that "always allow" would add for this call; [] when a person should be asked every time."""
     facts = facts_of(call, context)
-    if facts.malformed is not None or facts.tool in QUESTION_TOOLS:
+    if facts.malformed is not None or facts.kind.effect == "question":
         return []
     choices = _shell_choices(facts.shell.analysis) if facts.shell is not None else _other_choices(call, facts)
     for contents in choices:
@@ -55,13 +54,13 @@ def _command_content(command: SimpleCommand) -> str:
 
 
 def _other_choices(call: ToolCall, facts: CallFacts) -> list[list[str | None]]:
-    if facts.tool in PATH_TOOLS:
+    if facts.kind.has_path:
         path = facts.paths[0][0]
-        folder = path if facts.tool in SEARCH_TOOLS else path.rpartition("/")[0]
+        folder = path if facts.kind.effect == "search" else path.rpartition("/")[0]
         # A wildcard in a real name would make the rule wider than the folder.
         return [] if "*" in folder or "?" in folder else [[f"{folder}/**"]]
-    if facts.tool == FETCH_TOOL:
+    if facts.host is not None:
         return [[f"domain:{facts.host}"]]
-    if facts.tool in NAMED_BY and isinstance(call.input.get(NAMED_BY[facts.tool]), str):
-        return [[call.input[NAMED_BY[facts.tool]]]]
+    if facts.kind.argument and isinstance(call.input.get(facts.kind.argument), str):
+        return [[call.input[facts.kind.argument]]]
     return [[None]]

@@ -5,7 +5,7 @@ A node that is in none of the tables is an unexpected construct: a person is ask
 
 import re
 
-from fairlead.sessions.permissions.policy.tools import names
+from fairlead.sessions.permissions.name_sets import names
 
 # The grammar's error recovery is quadratic: 60 KB of `a|` take a minute, a line within these bounds under a second.
 MAX_BYTES = 16 * 1024

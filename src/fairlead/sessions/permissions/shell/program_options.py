@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fairlead.sessions.permissions.policy.tools import names
+from fairlead.sessions.permissions.name_sets import names
 from fairlead.sessions.permissions.shell.wrappers import base_name
 
 

@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from fairlead.sessions.permissions.name_sets import names
 from fairlead.sessions.permissions.policy.paths import BadPath, Resolve, absolute, readings, tidy
-from fairlead.sessions.permissions.policy.tools import names
 from fairlead.sessions.permissions.shell.expansion import MOST_VALUES, ExpansionContext, expand
 from fairlead.sessions.permissions.shell.line import ShellAnalysis, SimpleCommand, Word
 from fairlead.sessions.permissions.shell.wrappers import FOUND_WORD, UNKNOWN_WORD, base_name
