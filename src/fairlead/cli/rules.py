@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 
-from fairlead.agents.claude.tools import OWN_FILES, TOOLS
+from fairlead.agents.claude.tools import TOOLS
 from fairlead.model.events import Event, PermissionRequested
 from fairlead.model.policy import Behavior, PermissionMode, Rule, format_rule, parse_rule
 from fairlead.sessions.permissions import disk
@@ -42,5 +42,4 @@ def _context(cwd: str, rules: tuple[Rule, ...]) -> PolicyContext:
         home=os.environ.get("HOME"),
         entries=disk.entries,
         tools=TOOLS,
-        agent_files=OWN_FILES,
     )

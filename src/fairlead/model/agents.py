@@ -230,11 +230,6 @@ class AgentKind(Protocol):
         """Its tools, for the policy."""
 
     @property
-    def own_files(self) -> frozenset[str]:
-        """Names, in lower case, of files and folders that configure it and can make it run commands: the policy
-        protects them from every agent."""
-
-    @property
     def reserved_controls(self) -> frozenset[str]:
         """Control requests that clients may not send, because the gateway itself sends or answers them."""
 

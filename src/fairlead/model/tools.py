@@ -1,7 +1,6 @@
 """The tools of an agent, as far as the policy understands them. Each kind of agent declares its own catalogue.
 
-Rules name tools as the catalogue does. A kind whose agents have other names for the same effects lists them as aliases,
-so that one rule holds for all agents.
+Rules name tools as the catalogue does. With aliases one rule holds for agents that have different names for a tool.
 """
 
 from typing import Literal
@@ -15,7 +14,7 @@ class EditArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The names of the arguments from which the change of a file is read."""
 
     whole: str = ""
-    """The new text of the whole file. The tool has none of the others."""
+    """The new text of the whole file: then there are no others."""
     several: str = ""
     """A list of replacements, each with the arguments below; without it the call itself is the only one."""
     old: str = ""
@@ -30,8 +29,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """`question`: only a person answers it, whatever the mode and the rules allow. `harmless`: by itself it does
     nothing outside the agent. `other`: not known, so a person is asked."""
     argument: str = ""
-    """The argument with the command, the path or the web address. With another effect: the argument that the content of
-    a rule is compared with."""
+    """The argument with the command, path or address; with another effect: what a rule's content is compared with."""
     pattern: str = ""
     """The argument of a search with a file pattern, relative to its path."""
     edit: EditArguments = EditArguments()
@@ -47,9 +45,6 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         return self.effect in ("read", "search")
 
 
-UNKNOWN = Tool()
-
-
 class ToolCatalogue(msgspec.Struct, frozen=True, kw_only=True):
     """The tools by name. `aliases`: other names of a tool. `prose`: arguments that hold prose or file contents; a path
     in them is only mentioned, not opened."""
@@ -63,4 +58,4 @@ class ToolCatalogue(msgspec.Struct, frozen=True, kw_only=True):
         return self.aliases.get(name, name)
 
     def find(self, name: str) -> Tool:
-        return self.tools.get(self.canonical(name), UNKNOWN)
+        return self.tools.get(self.canonical(name), Tool())

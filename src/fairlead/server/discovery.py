@@ -23,8 +23,6 @@ def discover() -> tuple[ClientProtocol, ...]:
     PROTOCOL."""
     found: list[ClientProtocol] = []
     for module in pkgutil.iter_modules(fairlead.clients.__path__):
-        if module.name.startswith("_"):
-            continue
         name = f"{fairlead.clients.__name__}.{module.name}"
         found.append(_checked(getattr(importlib.import_module(name), "PROTOCOL", None), name))
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):

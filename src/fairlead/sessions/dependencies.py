@@ -98,11 +98,6 @@ class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
     """The mark of our data folder, recorded with every child process."""
 
-    @property
-    def agent_files(self) -> frozenset[str]:
-        """Names of the files that configure an agent of any kind."""
-        return frozenset().union(*(kind.own_files for kind in self.kinds.values()))
-
     def kind(self, name: str) -> AgentKind:
         try:
             return self.kinds[name or self.default_agent]

@@ -43,10 +43,6 @@ class PendingRequest(msgspec.Struct, frozen=True):
     event: bytes
     subagent: SubagentId | None = None
 
-    @property
-    def is_question(self) -> bool:
-        return isinstance(ev.decode(self.event), ev.QuestionAsked)
-
 
 class PendingHandover(msgspec.Struct, frozen=True):
     link: Link

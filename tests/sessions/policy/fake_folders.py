@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fairlead.agents.claude.tools import OWN_FILES, TOOLS
+from fairlead.agents.claude.tools import TOOLS
 from fairlead.model.policy import Behavior, PermissionMode, Rule, Verdict, parse_rule
 from fairlead.sessions.permissions.policy.call import Fences, PolicyContext, ToolCall
 from fairlead.sessions.permissions.policy.decide import decide
@@ -31,7 +31,7 @@ def place(
 ) -> PolicyContext:
     """A context with these rules; the gateway's data lies in the home and its port is 8765."""
     given_rules = (*rules(Behavior.ALLOW, allow), *rules(Behavior.DENY, deny), *rules(Behavior.ASK, ask))
-    return PolicyContext(cwd, roots, mode, given_rules, fences, resolve, home, entries, TOOLS, OWN_FILES)
+    return PolicyContext(cwd, roots, mode, given_rules, fences, resolve, home, entries, TOOLS)
 
 
 def judge(name: str, given: Any, **where: Any) -> Verdict:

@@ -75,7 +75,7 @@ def test_a_file_that_would_change_is_named_and_read_only_inside_the_folders() ->
 def test_a_file_is_shown_before_and_after_the_change(
     tool: str, given: Any, text: str | None, before: str, after: str, whole: bool, new: bool
 ) -> None:
-    shown = file_change(TOOLS.find(tool).edit, given, FILE, text, outside=False)
+    shown = file_change(TOOLS.find(tool), given, FILE, text, outside=False)
     assert (shown.before, shown.after, shown.whole, shown.new) == (before, after, whole, new)
 
 

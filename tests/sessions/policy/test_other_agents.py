@@ -28,7 +28,7 @@ OTHER = ToolCatalogue(
 
 
 def other(**where: Any) -> PolicyContext:
-    return msgspec.structs.replace(place(**where), tools=OTHER, agent_files=frozenset({".other"}))
+    return msgspec.structs.replace(place(**where), tools=OTHER)
 
 
 def behavior(tool: str, given: dict[str, Any], **where: Any) -> Behavior:
@@ -77,12 +77,6 @@ def test_what_is_not_known_asks() -> None:
     assert behavior("note", {}) is Behavior.ALLOW
 
 
-def test_files_that_configure_the_agent_are_protected() -> None:
-    own = {"target": "/srv/project/.other/settings.json"}
-    assert behavior("replace", own, mode=PermissionMode.ACCEPT_EDITS) is Behavior.ASK
-    assert behavior("replace", own, allow=["Edit(./.other/settings.json)"]) is Behavior.ALLOW
-
-
 def test_suggested_rules_are_enough() -> None:
     call = ToolCall("replace", {"target": "/srv/project/src/a.py"})
     rules = tuple(suggest(call, other()))
@@ -92,5 +86,5 @@ def test_suggested_rules_are_enough() -> None:
 
 def test_the_change_of_a_file_is_read_from_the_named_arguments() -> None:
     given = {"target": "a", "before": "one", "after": "two"}
-    change = file_change(OTHER.find("replace").edit, given, "a", "one and one", outside=False)
+    change = file_change(OTHER.find("replace"), given, "a", "one and one", outside=False)
     assert (change.before, change.after, change.whole) == ("one and one", "two and one", True)

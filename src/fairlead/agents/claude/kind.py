@@ -17,7 +17,7 @@ from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.launch import TOKEN_VARIABLE, PreparedLaunch, arguments, check_sdk_url, environment
 from fairlead.agents.claude.probe import VersionProbe, find_executable, ways
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
-from fairlead.agents.claude.tools import OWN_FILES, RESERVED_CONTROLS, TOOLS
+from fairlead.agents.claude.tools import RESERVED_CONTROLS, TOOLS
 from fairlead.agents.claude.transcripts import recovery
 from fairlead.agents.claude.transcripts.paths import config_folder, existing_transcript, transcript_path
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
@@ -41,7 +41,6 @@ from fairlead.model.agents import (
 from fairlead.model.content import Content, to_wire
 from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentRefused, BadRequest, HistoryMissing
 from fairlead.model.ids import MessageId, SessionId, is_uuid
-from fairlead.model.tools import ToolCatalogue
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.system.clock import Clock
@@ -77,6 +76,9 @@ class ClaudeSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ClaudeKind:
     """Implements `model.agents.AgentKind`."""
 
+    tools = TOOLS
+    reserved_controls = RESERVED_CONTROLS
+
     def __init__(
         self,
         settings: ClaudeSettings,
@@ -97,18 +99,6 @@ class ClaudeKind:
     @property
     def name(self) -> str:
         return "claude"
-
-    @property
-    def tools(self) -> ToolCatalogue:
-        return TOOLS
-
-    @property
-    def own_files(self) -> frozenset[str]:
-        return OWN_FILES
-
-    @property
-    def reserved_controls(self) -> frozenset[str]:
-        return RESERVED_CONTROLS
 
     def command(self) -> tuple[str, ...]:
         return (find_executable(self._settings.executable, self._settings.host.get("PATH", os.defpath)),)

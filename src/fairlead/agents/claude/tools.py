@@ -1,8 +1,6 @@
-"""What the policy knows about Claude Code: its tools, its files, its control requests. Tables."""
+"""What the policy knows about Claude Code: its tools, its control requests. Tables."""
 
 from fairlead.model.tools import EditArguments, Tool, ToolCatalogue
-
-OWN_FILES = frozenset({".claude", ".claude.json", ".mcp.json"})
 
 RESERVED_CONTROLS = frozenset(
     {"initialize", "can_use_tool", "hook_callback", "mcp_set_servers", "mcp_message", "interrupt"}
@@ -10,9 +8,6 @@ RESERVED_CONTROLS = frozenset(
 )
 
 _REPLACEMENT = {"old": "old_string", "new": "new_string", "everywhere": "replace_all"}
-
-_HARMLESS = Tool(effect="harmless")
-_COORDINATING = Tool(effect="harmless", coordinates=True)
 
 TOOLS = ToolCatalogue(
     tools={
@@ -33,26 +28,17 @@ TOOLS = ToolCatalogue(
         "Skill": Tool(argument="skill"),
         # A subagent does nothing by itself: each of its calls gets its own verdict.
         "Task": Tool(effect="harmless", argument="subagent_type", coordinates=True),
-        "SendMessage": Tool(coordinates=True),
-        "TeamCreate": Tool(coordinates=True),
-        "TeamDelete": Tool(coordinates=True),
-        # The agent's own lists, and processes that were allowed when they started.
-        "TodoWrite": _COORDINATING,
-        "TodoRead": _COORDINATING,
-        "TaskOutput": _COORDINATING,
-        "TaskStop": _COORDINATING,
-        "TaskCreate": _COORDINATING,
-        "TaskGet": _COORDINATING,
-        "TaskList": _COORDINATING,
-        "TaskUpdate": _COORDINATING,
-        "BashOutput": _HARMLESS,
-        "KillShell": _HARMLESS,
-        "ToolSearch": _HARMLESS,
-        # The agent's final answer.
-        "StructuredOutput": _HARMLESS,
-        # Plan mode only restricts.
-        "EnterPlanMode": _HARMLESS,
-    },
+    }
+    | dict.fromkeys(("SendMessage", "TeamCreate", "TeamDelete"), Tool(coordinates=True))
+    # The agent's own lists, and processes that were allowed when they started.
+    | dict.fromkeys(
+        ["TodoWrite", "TodoRead", "TaskOutput", "TaskStop", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"],
+        Tool(effect="harmless", coordinates=True),
+    )
+    # A structured output is the agent's final answer; plan mode only restricts.
+    | dict.fromkeys(
+        ("BashOutput", "KillShell", "ToolSearch", "StructuredOutput", "EnterPlanMode"), Tool(effect="harmless")
+    ),
     # Names in other versions of the CLI.
     aliases={"Agent": "Task", "KillBash": "KillShell", "AgentOutputTool": "TaskOutput", "AgentOutput": "TaskOutput"},
     prose=frozenset(

@@ -9,7 +9,6 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from fairlead.clients._cli_names import requesting_tool
 from fairlead.model import events as ev
 from fairlead.model.formats.delta_progress import DeltaProgress, streamed_chars
 from fairlead.model.formats.frames import json_frame
@@ -101,7 +100,7 @@ def frames_of(event: ev.Event, sent: int = 0) -> Sequence[Frame]:
         case ev.ErrorRaised(turn=None):
             return ({"type": "chat:error", "message": event.message},)
         case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
-            asked = {"requestId": event.request, "toolName": requesting_tool(event), "input": event.input}
+            asked = {"requestId": event.request, "toolName": event.tool, "input": event.input}
             return ({"type": "chat:permission_request", **asked},)
         case ev.PermissionResolved(asked=True):
             settled = {"allow": event.behavior == "allow", "by": event.by or event.how}

@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final, TypedDict, Unpack, assert_never
 
-from fairlead.clients._cli_names import SUBAGENT_PREFIX, requesting_tool
 from fairlead.clients.happy import envelopes as en
 from fairlead.clients.happy import memory as mem
 from fairlead.clients.happy.envelopes import Envelope, envelope_id
@@ -206,7 +205,7 @@ class HappyReducer(MemoryReducer[MapperMemory]):
         memory = self._memory
         child = ""
         if event.name in (en.HIDDEN, en.VISIBLE):
-            child = subagent_id(SUBAGENT_PREFIX, event.call)
+            child = subagent_id(event.call)
             known = memory.subagents.setdefault(child, MappedSubagent(event.call))
             known.title = en.subagent_title(event.input)
             known.hidden = event.name == en.HIDDEN
@@ -223,7 +222,7 @@ class HappyReducer(MemoryReducer[MapperMemory]):
             return
         subagent = memory.calls.pop(event.call)
         end = en.call_end(event.call, event.content, event.is_error, event.status == "interrupted")
-        child = memory.subagents.get(subagent_id(SUBAGENT_PREFIX, event.call))
+        child = memory.subagents.get(subagent_id(event.call))
         if child is not None and not child.over and not event.background:
             memory.held[event.call] = HeldEnd(end, event.id, subagent)
             return
@@ -281,10 +280,9 @@ class HappyReducer(MemoryReducer[MapperMemory]):
     # --- permission requests
 
     def _asked(self, event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed, text: str) -> None:
-        tool = requesting_tool(event)
-        asked = MappedRequest(tool, event.call, event.subagent)
+        asked = MappedRequest(event.tool, event.call, event.subagent)
         put(self._memory.asked, event.request, asked, mem.ASKED_OPEN)
-        facts = {"request": event.request, "call": event.call, "tool": tool, "state": "asked"}
+        facts = {"request": event.request, "call": event.call, "tool": event.tool, "state": "asked"}
         self._service(event, text, event.subagent, permission=facts)
 
     def _settled(self, event: ev.Event, request: str, state: str, text: str) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from fairlead.clients._cli_names import requesting_tool
 from fairlead.model import events as ev
 from fairlead.model.formats.json_repair import decode_repaired, repair_json
 from fairlead.model.formats.timestamps import iso_timestamp
@@ -132,8 +131,7 @@ def record_uuid(event: str) -> str:
 
 def request_record(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> bytes:
     """Build the record of a permission request that did not come as the agent's `control_request`."""
-    about = {"tool_name": requesting_tool(event), "input": event.input, "tool_use_id": event.call}
-    request = {"subtype": "can_use_tool", **about}
+    request = {"subtype": "can_use_tool", "tool_name": event.tool, "input": event.input, "tool_use_id": event.call}
     return encode({"type": "control_request", "request_id": event.request, "request": request})
 
 

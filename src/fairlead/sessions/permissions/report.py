@@ -25,7 +25,7 @@ async def explain(session: Session, pending: PendingRequest, query: q.ExplainPer
         path, place = layout.edited
         # The report has the text only of files that the session itself may read: any subscriber may ask for it.
         text = None if place is None else await asyncio.to_thread(read_text, place, LARGEST)
-        files = (file_change(context.tools.find(pending.tool).edit, pending.input, path, text, outside=place is None),)
+        files = (file_change(context.tools.find(pending.tool), pending.input, path, text, outside=place is None),)
     return q.PermissionReport(
         session=session.core.session,
         seq=pending.seq,

@@ -11,7 +11,6 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from fairlead.clients._cli_names import requesting_tool
 from fairlead.clients.claudecodeui.chat.rows import base_of, enveloped, row_of
 from fairlead.clients.claudecodeui.rest.project_fields import Fields
 from fairlead.model import events as ev
@@ -181,7 +180,7 @@ def frames_with_slots(session: SessionId, event: ev.Event, known: RenderContext,
 
 
 def request_fields(event: ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed) -> Fields:
-    return {"requestId": event.request, "toolName": requesting_tool(event), "input": event.input}
+    return {"requestId": event.request, "toolName": event.tool, "input": event.input}
 
 
 def complete(session: SessionId, event: ev.Event, *, code: int, aborted: bool) -> Fields:

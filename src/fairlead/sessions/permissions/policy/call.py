@@ -10,8 +10,8 @@ import msgspec
 from msgspec import structs
 
 from fairlead.model.policy import PermissionMode, Rule
-from fairlead.model.tools import UNKNOWN, Tool, ToolCatalogue
-from fairlead.sessions.permissions.policy import paths, protected
+from fairlead.model.tools import Tool, ToolCatalogue
+from fairlead.sessions.permissions.policy import paths
 from fairlead.sessions.permissions.shell.expansion import ExpansionContext
 from fairlead.sessions.permissions.shell.parser import analyse
 from fairlead.sessions.permissions.shell.resolution import ResolvedLine, resolve_line
@@ -35,8 +35,8 @@ class Fences(msgspec.Struct, frozen=True):
 
 class PolicyContext(msgspec.Struct, frozen=True):
     """The context of a verdict. `cwd`, `roots` and the fences' folders are absolute; `resolve` follows links, `entries`
-    lists a folder. `tools` are those of the agent, `agent_files` the names of files that configure any agent. `moved`:
-    the agent's current folder, if it is not `cwd`: its relative paths may refer to either."""
+    lists a folder. `tools` are those of the agent. `moved`: the agent's current folder, if it is not `cwd`: its
+    relative paths may refer to either."""
 
     cwd: str
     roots: tuple[str, ...]
@@ -47,7 +47,6 @@ class PolicyContext(msgspec.Struct, frozen=True):
     home: str | None
     entries: paths.Entries
     tools: ToolCatalogue
-    agent_files: frozenset[str] = frozenset()
     moved: str = ""
 
     @property
@@ -65,10 +64,6 @@ class PolicyContext(msgspec.Struct, frozen=True):
         """Return the real places of a path from us or from a person, which needs no other spellings. Raises BadPath."""
         return paths.readings(path, self.cwd, self.home, self.resolve)
 
-    def is_protected(self, place: str) -> bool:
-        """Return whether a place is, or is inside, something that makes programs or agents run commands."""
-        return protected.is_protected(place, self.agent_files)
-
     def inside(self, places: tuple[str, ...]) -> bool:
         """Return whether all of these places are inside the session's folders. A place in /proc never is."""
         folders = [place for folder in (*self.roots, self.cwd) for place in self.resolve_literal(folder)]
@@ -83,7 +78,7 @@ class CallFacts(msgspec.Struct, frozen=True):
     """
 
     tool: str
-    kind: Tool = UNKNOWN
+    kind: Tool
     malformed: str | None = None
     shell: ResolvedLine | None = None
     written: tuple[str, ...] = ()
@@ -102,21 +97,17 @@ def facts_of(call: ToolCall, context: PolicyContext) -> CallFacts:
     facts = CallFacts(context.tools.canonical(call.name), context.tools.find(call.name))
     if not isinstance(call.input, Mapping):
         return structs.replace(facts, malformed="its input is not an object")
+    given = call.input.get(facts.kind.argument)
     if facts.kind.effect == "shell":
-        return _shell_facts(facts, call.input, context)
+        if not isinstance(given, str) or not given.strip():
+            return structs.replace(facts, malformed="it has no command")
+        shell = ExpansionContext(context.folders, context.home, {}, context.entries)
+        return structs.replace(facts, shell=resolve_line(analyse(given), shell, context.resolve))
     if facts.kind.effect == "fetch" and facts.kind.argument:
-        return _fetch_facts(facts, call.input.get(facts.kind.argument))
+        return _fetch_facts(facts, given)
     if facts.kind.has_path:
         return _path_facts(facts, call.input, context)
     return facts
-
-
-def _shell_facts(facts: CallFacts, given: Mapping[str, Any], context: PolicyContext) -> CallFacts:
-    command = given.get(facts.kind.argument)
-    if not isinstance(command, str) or not command.strip():
-        return structs.replace(facts, malformed="it has no command")
-    shell = ExpansionContext(context.folders, context.home, {}, context.entries)
-    return structs.replace(facts, shell=resolve_line(analyse(command), shell, context.resolve))
 
 
 def _fetch_facts(facts: CallFacts, url: Any) -> CallFacts:
@@ -150,7 +141,7 @@ def _path_facts(facts: CallFacts, given: Mapping[str, Any], context: PolicyConte
     try:
         places = tuple(context.places(text) for text in dict.fromkeys(texts) if text)
     except paths.BadPath:
-        return structs.replace(facts, malformed="its path cannot be resolved")
+        places = ()
     if not places or not all(named):
         return structs.replace(facts, malformed="its path cannot be resolved")
     written = dict.fromkeys(paths.tidy(join(folder, text)) for folder in context.folders for text in texts if text)

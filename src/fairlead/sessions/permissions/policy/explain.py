@@ -50,16 +50,14 @@ def lay_out(call: ToolCall, context: PolicyContext) -> Layout:
     return Layout(host=facts.host or "")
 
 
-def file_change(
-    names: EditArguments, given: Mapping[str, Any], path: str, text: str | None, *, outside: bool
-) -> FileChange:
+def file_change(tool: Tool, given: Mapping[str, Any], path: str, text: str | None, *, outside: bool) -> FileChange:
     """Return the change to a file. `text` is its current text: empty if it does not exist yet, None if not known."""
-    if names.whole:
-        after = _text(given.get(names.whole))
+    if tool.edit.whole:
+        after = _text(given.get(tool.edit.whole))
         return FileChange(
             path=path, before=text or "", after=after, whole=text is not None, new=text == "", outside=outside
         )
-    edits = _edits(names, given)
+    edits = _edits(tool.edit, given)
     whole = None if text is None else _applied(text, edits)
     if text is not None and whole is not None:
         return FileChange(path=path, before=text, after=whole, whole=True, outside=outside)
@@ -67,10 +65,10 @@ def file_change(
     return FileChange(path=path, before=before, after=after, outside=outside)
 
 
-def _edits(names: EditArguments, given: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
-    several = given.get(names.several) if names.several else [given]
+def _edits(how: EditArguments, given: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
+    several = given.get(how.several) if how.several else [given]
     return [
-        (_text(one.get(names.old)), _text(one.get(names.new)), one.get(names.everywhere) is True)
+        (_text(one.get(how.old)), _text(one.get(how.new)), one.get(how.everywhere) is True)
         for one in (several if isinstance(several, list) else [])
         if isinstance(one, Mapping)
     ]
