@@ -8,7 +8,6 @@ import asyncio
 import base64
 import json
 import socket
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -72,16 +71,11 @@ class Tab:
         self.page = page
         self.user = user
         self.frames: list[Frame] = []
-        self._asked: dict[Request, int] = {}
-        self._histories: Counter[int] = Counter()
-        """How many histories the app received, by the number of ends that it had received when it asked."""
         self.missed: list[str] = []
         self.complaints: list[str] = []
         self.shell = ClaudeCodeUiShellClient()
         page.set_default_timeout(PATIENCE * 1000)
         page.on("websocket", self._listen)
-        page.on("request", self._requested)
-        page.on("requestfinished", self._finished)
         page.on("response", self._answered)
         page.on("console", self._complained)
 
@@ -95,14 +89,6 @@ class Tab:
     def _sized(self, frame: Frame) -> None:
         if frame["type"] in ("init", "resize"):
             self.shell.resize(frame["cols"], frame["rows"])
-
-    def _requested(self, request: Request) -> None:
-        if urlsplit(request.url).path.endswith("/messages"):
-            self._asked[request] = self._ends()
-
-    def _finished(self, request: Request) -> None:
-        if (ends := self._asked.pop(request, None)) is not None:
-            self._histories[ends] += 1
 
     def _answered(self, answer: Response) -> None:
         if answer.status >= 400:
@@ -206,18 +192,7 @@ class Tab:
 
     async def ends(self) -> int:
         """How many ends of runs this tab has received."""
-        return self._ends()
-
-    def _ends(self) -> int:
         return sum(frame.get("kind") == "complete" for frame in self.frames)
-
-    async def histories(self) -> int:
-        """How many histories the app has asked for and received since the last end of a run.
-
-        Two complete a run: the first replaces the prompt that the app had added itself, the second the streamed texts.
-        With the prompt twice the app looks for them in the wrong run, and with another prompt too it never finds them.
-        """
-        return self._histories[self._ends()]
 
     async def until(self, look: Callable[[], Awaitable[int]], least: int) -> int:
         return await eventually(look, lambda seen: seen >= least)

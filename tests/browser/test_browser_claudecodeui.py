@@ -185,9 +185,12 @@ async def test_a_text_before_a_tool_is_shown_once_when_the_clock_of_the_page_is_
     await set_clock()
     await tab.say("SCRIPT:text first")
     await tab.answered(f"{HELLO} first")
-    # With a history there are rows to sort by.
     await tab.until(tab.ends, 1)
-    await tab.until(tab.histories, 2)
+    # A reloaded page shows the first run from the history alone, so there are rows to sort by. Without the reload the
+    # app keeps the run's streamed text until it has fetched the history, and loses it in the wrong run when the next
+    # prompt is sent before that.
+    await tab.page.reload()
+    await tab.answered(f"{HELLO} first")
     await set_clock()
     await tab.say("SCRIPT:tool")
     await tab.visible("Allow once").wait_for()

@@ -140,6 +140,8 @@ async def test_a_strangers_address_leads_nowhere_and_a_revoked_device_is_signed_
     desktop = await harness.device("Lost phone")
     assert "#" not in desktop.page.url, "the code leaves the address at once"
     await expect(desktop.page.get_by_role("heading", name="Sessions")).to_be_visible()
+    # A socket that is still being opened would be rejected, which the browser logs as an error.
+    await desktop.connected()
     devices = (await harness.http.get("/v1/devices")).json()["devices"]
     await harness.http.delete(f"/v1/devices/{devices[0]['id']}")
     page = desktop.page

@@ -81,6 +81,13 @@ class Device:
         page.context.set_default_timeout(PATIENCE * 1000)
         page.on("console", self._console)
         page.on("pageerror", self._error)
+        self._received = asyncio.Event()
+        page.on("websocket", lambda opened: opened.on("framereceived", lambda _: self._received.set()))
+
+    async def connected(self) -> None:
+        """Wait until the page's socket has received a frame."""
+        async with asyncio.timeout(PATIENCE):
+            await self._received.wait()
 
     @property
     def context(self) -> BrowserContext:
