@@ -325,6 +325,11 @@ class RunningServer:
     def drivers(self) -> list[WebSocketDriver]:
         return [one for one in self.server.server_state.connections if isinstance(one, WebSocketDriver)]
 
+    def end_of_connections(self) -> None:
+        """Wait until the connections of earlier tests have ended: the server outlives a test."""
+        state = self.server.server_state
+        wait_until(lambda: not (state.connections or state.tasks), "the end of other connections")
+
     def begin_stop(self) -> None:
         self.server.should_exit = True
 

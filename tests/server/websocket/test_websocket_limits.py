@@ -163,14 +163,13 @@ def test_a_close_sent_before_the_endpoint_is_attached_is_answered(server: Runnin
 
 
 def test_cancelled_application_closes_its_connection(server: RunningServer) -> None:
+    server.end_of_connections()
     server.hub.closes.clear()
     with RawClient(server.port, "/echo") as client:
         client.text(b"x")
         client.frame()
         (driver,) = server.drivers()
-        tasks = server.server.server_state.tasks
-        wait_until(lambda: len(tasks) == 1, "the end of other connections")
-        (task,) = tasks
+        (task,) = server.server.server_state.tasks
         driver._loop.call_soon_threadsafe(task.cancel)
         assert client.at_eof()
     wait_until(lambda: server.hub.closes == [("echo", 1006)], "on_close")
