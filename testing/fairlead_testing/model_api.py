@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import logging
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -139,8 +140,8 @@ class ScriptedModel:
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         if self._log_path is not None:
             self._log = self._log_path.open("a", encoding="utf-8", buffering=1)
-        # log_level: uvicorn logs a cut stream as an error, but here it is intended.
-        config = uvicorn.Config(self.app, lifespan="off", log_level="critical", access_log=False)
+        # Without log_config: it would configure the logging of the whole process, and other tests look at that.
+        config = uvicorn.Config(self.app, lifespan="off", log_config=None, access_log=False)
         self._server = _Server(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         return self
@@ -346,6 +347,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--log", type=Path, help="append every request as a JSON line to this file")
     parser.add_argument("--delta-delay", type=float, default=0.0, help="seconds between two deltas")
     options = parser.parse_args(argv)
+    # uvicorn logs a cut stream as an error, but here it is intended.
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     model = ScriptedModel(port=options.port, log=options.log, delta_delay=options.delta_delay)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(model.serve_forever())
