@@ -31,6 +31,12 @@ def test_redraw_gives_the_same_state_for_any_output(data: st.DataObject, size: t
     assert state(comes) == state(there)
 
 
+def test_redraw_keeps_the_place_after_a_wide_character_in_the_line_drawing_set() -> None:
+    """The emulator shows it as a blank of two columns."""
+    there, comes = late(b"qqq\x1b(0\r\xe6\x97\xa5", b"\xe6\x9c\xac", 12, 2)
+    assert state(comes) == state(there)
+
+
 def test_redraw_resets_keyboard_modes_of_earlier_output() -> None:
     for before in (b"\x1b[>5u\x1b[>7u", b"\x1b[?1049h\x1b[>5u", b"\x1b[>4;2m\x1b="):
         there, comes = late(b"$ ", b"ls", 10, 2, before)

@@ -21,6 +21,8 @@ PLAIN_STYLE: Final = b"\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[0m"
 _PLACE: Final = re.compile(rb"\x1b\[(\d+);(\d+)H")
 _CORNER: Final = re.compile(rb"(?:\x1b\[(\d+);\d+r)?(?:\x1b\[(\d+);\d+s)?")
 _NOTHING: Final = bytes(CELL_BYTES)
+_WIDE_BLANK: Final = re.compile(rb"\x80\x00\x00[\x00-\xff]{2}[\x04-\x07]", re.DOTALL)
+"""A cell in memory: the character in bits 2 to 25, its style, the width 2 in bit 42."""
 _GAP: Final = re.compile(rb"\x00+")
 _MOST_HISTORY: Final = 2000
 """History lines in a snapshot: the emulator keeps more if they are short."""
@@ -124,6 +126,8 @@ def _lines(copy: Vt) -> tuple[bytes, ...]:
     rows = copy.number("ROWS")
     drawn = copy.format(VT, 0, rows - 1).split(b"\r\n")
     for y, cells in enumerate(copy.cells()):
+        for x in _wide_blanks(cells):
+            copy.write(b"\x1b[%d;%dH\x1b[0m  " % (y + 1, x + 1))
         used = -(-len(cells.rstrip(b"\x00")) // CELL_BYTES)
         for start, end in _gaps(cells[: used * CELL_BYTES]):
             copy.write(b"\x1b[%d;%dH\x1b[0m%*b" % (y + 1, start + 1, end - start, b""))
@@ -131,6 +135,14 @@ def _lines(copy: Vt) -> tuple[bytes, ...]:
             copy.write(f"\x1b[{y + 1};{used}H\x1b[{copy.background(used - 1, y)}m ".encode())
     lines = tuple(_whole(copy.format(VT, 0, rows - 1)))
     return lines + (b"",) * (rows - len(lines))
+
+
+def _wide_blanks(cells: bytes) -> Iterator[int]:
+    """The columns of wide cells that show nothing. The emulator makes them of a wide character in the line-drawing set,
+    and no output draws them: two blanks look the same."""
+    for found in _WIDE_BLANK.finditer(cells):
+        if found.start() % CELL_BYTES == 0:
+            yield found.start() // CELL_BYTES
 
 
 def _gaps(cells: bytes) -> Iterator[tuple[int, int]]:
