@@ -139,7 +139,7 @@ def _lines(copy: Vt) -> tuple[bytes, ...]:
 
 def _wide_blanks(cells: bytes) -> Iterator[int]:
     """The columns of wide cells that show nothing. The emulator makes them of a wide character in the line-drawing set,
-    and no output draws them: two blanks look the same."""
+    and no output draws them: two blanks look the same (an accent that follows does not)."""
     for found in _WIDE_BLANK.finditer(cells):
         if found.start() % CELL_BYTES == 0:
             yield found.start() // CELL_BYTES
