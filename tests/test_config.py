@@ -49,7 +49,7 @@ def test_every_setting_has_a_variable_and_a_description(tmp_path: Path) -> None:
         ({"FAIRLEAD_PORTT": "1"}, "Did you mean port?"),
         ({"FAIRLEAD_PORT": "many"}, "Expected `int`"),
         ({"FAIRLEAD_PORT": "70000"}, "<= 65535"),
-        ({"FAIRLEAD_AGENT": "cobol"}, "Invalid enum value"),
+        ({"FAIRLEAD_SANDBOX": "cobol"}, "Invalid enum value"),
         ({"FAIRLEAD_INSECURE_LAN": "perhaps"}, "Expected `bool`"),
         ({"FAIRLEAD_MCP": "not toml at all ["}, "Expected `object`"),
         ({"FAIRLEAD_CONFIG": "/nowhere/config.toml"}, "the file does not exist"),

@@ -12,8 +12,8 @@ import pytest
 
 from fairlead.agents.claude.wire.control import REQUESTS_FROM_CLI
 from fairlead.agents.claude.wire.decode import decode
-from fairlead.agents.claude.wire.framing import LineSplitter, Oversize
 from fairlead.agents.claude.wire.records import InvalidRecord, UnknownRecord
+from fairlead.agents.links.framing import LineSplitter, Oversize
 
 
 def kind_of(line: bytes) -> str:

@@ -45,6 +45,13 @@ class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     options: dict[str, str] = {}
 
 
+class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An agent that speaks the Agent Client Protocol. `env`: names of additional environment variables for it."""
+
+    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    env: tuple[str, ...] = ()
+
+
 class ProviderConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A program that claudecodeui may start on a terminal by name; `{session}` in `resume` is the conversation."""
 
@@ -59,9 +66,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     port: Annotated[int, _about("Port to listen on; 0 chooses a free port.", ge=0, le=65535)] = 7433
     data: Annotated[str, _about("The data folder: the log, the credentials, the lock.")] = ""
     agent: Annotated[
-        Literal["auto", "claude", "demo"],
-        _about("The agent of new sessions; auto: Claude Code if it is installed, otherwise the demo."),
+        str,
+        _about(
+            "The agent of new sessions: claude, demo or a name in agents; auto: Claude Code if it is installed, "
+            "otherwise the demo."
+        ),
     ] = "auto"
+    agents: Annotated[
+        dict[Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9-]{0,31}$")], AgentConfig],
+        _about(
+            "Agents that speak the Agent Client Protocol (ACP), by name: their program with its arguments as command, "
+            "and env, the names of additional environment variables that they get (a table)."
+        ),
+    ] = {}
     roots: Annotated[tuple[str, ...], _about("Folders that sessions may work in. Empty: your home folder.")] = ()
     claude: Annotated[str, _about("Path of the Claude Code executable. Empty: found in PATH.")] = ""
     claude_home: Annotated[str, _about("HOME of the agents' processes. Empty: your own.")] = ""

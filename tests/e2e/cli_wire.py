@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead.agents.claude.wire import control
 from fairlead.agents.claude.wire.control import user_line
-from fairlead.agents.claude.wire.framing import LineSplitter
+from fairlead.agents.links.framing import LineSplitter
 from patience import PATIENCE
 
 Message = dict[str, Any]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from agents.claude.golden_claude import SESSION, Input, Log, cases, inputs, raw
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.wire.framing import LineSplitter
 from fairlead.agents.claude.wire.markers import InterruptMarker, encode_marker
+from fairlead.agents.links.framing import LineSplitter
 from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.ids import EventId

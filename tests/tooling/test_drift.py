@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.agents.claude.probe import OLDEST
-from fairlead.agents.claude.wire.framing import Oversize
+from fairlead.agents.links.framing import Oversize
 from tools.clis import RELEASES, release_of
 from tools.drift import FLAG, PAGE, RESULTS, counted, in_bundle, numbers, page, report, table
 from tools.drift_watch import Watch

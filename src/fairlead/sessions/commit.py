@@ -281,7 +281,8 @@ class SessionCore:
         if isinstance(event, ev.UserMessage) and not event.by:
             return msgspec.structs.replace(event, by=state.sender(event.message))
         if isinstance(event, ev.PermissionRequested):
-            return msgspec.structs.replace(event, suggestions=self.suggest(event.tool, event.input))
+            rules = self.suggest(event.tool, event.input) if event.certain else ()
+            return msgspec.structs.replace(event, suggestions=rules)
         if not isinstance(event, ev.ModeChanged):
             return event
         if event.mode == state.settings.mode:

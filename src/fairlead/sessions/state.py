@@ -42,6 +42,7 @@ class PendingRequest(msgspec.Struct, frozen=True):
     seq: int
     event: bytes
     subagent: SubagentId | None = None
+    certain: bool = True
 
 
 class PendingHandover(msgspec.Struct, frozen=True):
@@ -187,7 +188,9 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
         case ev.UserMessage():
             changes = _user_message(state, event)
         case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
-            item = PendingRequest(event.request, event.call, event.tool, event.input, seq, encoded, event.subagent)
+            certain = event.certain if isinstance(event, ev.PermissionRequested) else True
+            about = event.request, event.call, event.tool, event.input
+            item = PendingRequest(*about, seq, encoded, event.subagent, certain)
             changes = {"pending": (*state.pending, item)}
         case ev.PermissionResolved():
             changes = _settled(state, event.request, event.by or event.how)

@@ -3,9 +3,11 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
+from fairlead.agents.acp.kind import AcpKind, AcpSettings
 from fairlead.agents.claude import trust
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
 from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default_homes, settings_files
@@ -14,6 +16,7 @@ from fairlead.agents.links import DialInTokens
 from fairlead.config import Config, default_file
 from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.errors import BadRequest
+from fairlead.model.web.requests import ServiceHandlers
 from fairlead.sessions.api.folders import FolderReport
 from fairlead.system.clock import Clock, SystemClock
 from fairlead.system.sandbox import Sandbox, find_program, problem_of, sandbox_of
@@ -26,6 +29,12 @@ AGENT_BYTES = 250 << 20
 MOST_AGENTS = 64
 
 
+class WiredKind(AgentKind, Protocol):
+    """An agent kind with the handlers of the service calls that its routes make."""
+
+    def handlers(self) -> ServiceHandlers: ...
+
+
 def agent_kinds(
     config: Config,
     env: Mapping[str, str],
@@ -34,7 +43,7 @@ def agent_kinds(
     url: str = "",
     terminals: Terminals | None = None,
     sandbox: Sandbox | None = None,
-) -> dict[str, ClaudeKind]:
+) -> dict[str, WiredKind]:
     """Return every agent kind by name. With `tokens` and our own address in `url`, agents can dial in there."""
     settings = ClaudeSettings(
         host=env,
@@ -48,12 +57,30 @@ def agent_kinds(
     )
     home = str(Path(config.data) / "demo-home")
     demo = msgspec.structs.replace(settings, home=home, sandbox=sandbox and sandbox.showing(writable=(home,)))
-    return {"claude": ClaudeKind(settings, clock, tokens, terminals), "demo": DemoKind(demo, clock)}
+    built_in: dict[str, WiredKind] = {
+        "claude": ClaudeKind(settings, clock, tokens, terminals),
+        "demo": DemoKind(demo, clock),
+    }
+    for name, given in config.agents.items():
+        if name in built_in or name == "auto":
+            raise BadRequest(f"Setting agents.{name}: that name is taken. Choose another, for example my-{name}.")
+        acp = AcpSettings(
+            name=name,
+            command=given.command,
+            host=env,
+            pass_env=(*config.pass_env, *given.env),
+            spill=settings.spill,
+            sandbox=sandbox,
+        )
+        built_in[name] = AcpKind(acp, clock)
+    return built_in
 
 
 async def choose_agent(config: Config, kinds: Mapping[str, AgentKind]) -> AgentInfo:
     """Return the default agent of sessions: `auto` takes Claude Code if it is installed, else the demo."""
     if config.agent != "auto":
+        if config.agent not in kinds:
+            raise BadRequest(f"Setting agent: there is no agent {config.agent!r}; there are {', '.join(kinds)}.")
         return await kinds[config.agent].info()
     found = await kinds["claude"].info()
     return found if not found.problem else await kinds["demo"].info()

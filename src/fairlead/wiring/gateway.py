@@ -9,7 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fairlead.agents.claude.kind import ClaudeKind
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
@@ -36,7 +35,7 @@ from fairlead.terminals.registry import TerminalRegistry
 from fairlead.uploads.service import FOLDER as UPLOADS
 from fairlead.uploads.service import Uploads
 from fairlead.wiring import agents, settings
-from fairlead.wiring.agents import ChosenSandbox
+from fairlead.wiring.agents import ChosenSandbox, WiredKind
 from fairlead.wiring.core import Core
 from fairlead.wiring.info import GatewayInfo, write_server_file
 from fairlead.wiring.network import Network, open_network
@@ -164,7 +163,7 @@ class RunningGateway:
         store: SqliteStore,
         credentials: Credentials,
         sandbox: ChosenSandbox,
-    ) -> tuple[Core, ServiceContext, Mapping[str, ClaudeKind], AgentInfo]:
+    ) -> tuple[Core, ServiceContext, Mapping[str, WiredKind], AgentInfo]:
         """Build the agents and the session core; also return the context of the services and the default agent."""
         config, env, clock, data = self.config, self._env, self._clock, Path(self.config.data)
         uploads = Uploads(data / UPLOADS)

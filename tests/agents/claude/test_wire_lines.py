@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.agents.claude.wire.decode import decode
-from fairlead.agents.claude.wire.framing import LineSplitter, Oversize, encode_line, oversize_placeholder
 from fairlead.agents.claude.wire.records import KeepAlive
+from fairlead.agents.links.framing import LineSplitter, Oversize, encode_line, oversize_placeholder
 
 
 def split(data: bytes, cuts: list[int], limit: int = 1 << 20, kept: int = 1 << 10) -> list[bytes | Oversize]:

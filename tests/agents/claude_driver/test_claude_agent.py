@@ -20,7 +20,7 @@ from agents.claude_driver.harness import (
 )
 from fairlead.agents.claude.stdio import control_requests
 from fairlead.agents.claude.wire.control import user_line
-from fairlead.agents.claude.wire.framing import RECORD_LIMIT
+from fairlead.agents.links.framing import RECORD_LIMIT
 from fairlead.model.agents import Decision, Exit, Launch, PermissionRequest, Record, ToolCheck
 from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentNotRunning, AgentRefused, AgentTimeout, BadMode, BadRequest, HistoryMissing

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from agents.claude_driver.hook_harness import SESSION, HookHarness, decided, open_hook_harness, tool_use
+from fairlead.agents.claude.kind import ClaudeKind
 from fairlead.agents.claude.stdio.tool_hooks import deny
 from fairlead.agents.claude.tui import hook_server
 from fairlead.agents.claude.tui.hook_server import EVENTS, HookEndpoint, HookServer, command
@@ -135,7 +136,9 @@ def test_an_unknown_hook_event_raises_value_error(server: HookServer, held: Held
 def test_with_tls_the_hooks_get_the_certificate_of_the_gateway(tokens: FakeTokens, tmp_path: Path) -> None:
     given = {"data": str(tmp_path / "data"), "tls_cert": str(TLS / "cert.pem"), "tls_key": str(TLS / "key.pem")}
     kinds = agent_kinds(load({"HOME": "/h"}, given).config, {}, SystemClock(), tokens, "https://127.0.0.1:7433")
-    server = kinds["claude"]._hooks
+    claude = kinds["claude"]
+    assert isinstance(claude, ClaudeKind)
+    server = claude._hooks
     assert server is not None
     endpoint = server.open(SESSION, {})
     assert endpoint.variables["FAIRLEAD_HOOK_URL"].startswith("https://127.0.0.1:7433/v1/hooks/")

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.agents.claude.launch import (
-    BASIC_VARIABLES,
     HOOK_SECONDS,
     OVER_STDIO,
     PASSED_VARIABLES,
@@ -17,6 +16,7 @@ from fairlead.agents.claude.launch import (
     initialize,
     must_hold,
 )
+from fairlead.agents.environment import BASIC_VARIABLES
 from fairlead.model.agents import Launch
 from fairlead.model.commands import Settings
 from fairlead.model.errors import BadId, BadMode, BadRequest

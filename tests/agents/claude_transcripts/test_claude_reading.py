@@ -11,7 +11,7 @@ import pytest
 from agents.claude_transcripts.transcript_files import OTHER, SESSION, Home, Row, Writer, line, lines
 from fairlead.agents.claude.transcripts.file_reader import last_rows
 from fairlead.agents.claude.transcripts.reader import ReaderOffset, SessionReader
-from fairlead.agents.claude.wire.framing import LineSplitter
+from fairlead.agents.links.framing import LineSplitter
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from agents.links.fake_socket import Agent, FakeSocket
 from fairlead.agents.claude.wire.decode import decode
-from fairlead.agents.claude.wire.framing import LineSplitter
 from fairlead.agents.links.dialin import UNREAD_BYTES, UNSENT_BYTES, DialInConnection, DialInLimits, DialInLink
 from fairlead.agents.links.dialin_state import DialInState
+from fairlead.agents.links.framing import LineSplitter
 from fairlead.agents.links.stdio import WRITE_SECONDS, start_child
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentNotRunning, AgentTimeout, Busy

@@ -1,56 +1,26 @@
-"""The parts of a driver that are the same for every link: records in order, the start, the exit, its tasks."""
+"""The parts of a driver of Claude Code that are the same for every link: its version, its modes, a missing history."""
 
-import asyncio
-import logging
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from abc import ABC
+from typing import Final
 
 from fairlead.agents.claude.versions import Abilities, Version, dotted
+from fairlead.agents.driver import AgentDriver
 from fairlead.agents.links import Link
-from fairlead.model.agents import AgentSink, Decision, Exit, Record
-from fairlead.model.errors import AgentFailed, AgentNotRunning, HistoryMissing
-from fairlead.model.ids import RequestId
+from fairlead.model.agents import AgentSink, Exit
+from fairlead.model.errors import AgentFailed, HistoryMissing
 from fairlead.system.clock import Clock
-from fairlead.system.tasks import TaskSet
 from fairlead.terminals.api import Terminal
-
-Deliver = Callable[[list[Record]], Awaitable[None]]
-"""Delivers records to the core, in order with all others."""
 
 NO_HISTORY: Final = "No conversation found"
 """The CLI's error when it is to resume a conversation that it never stored."""
 
-logger = logging.getLogger("fairlead.agents.claude")
 
-
-class _OpenPermissions(Protocol):
-    async def answer(self, request: RequestId, decision: Decision) -> None: ...
-
-
-class ClaudeDriver(ABC):
-    """A running Claude. Its subclasses implement `model.agents.Agent`.
-
-    It guarantees this order: records reach the sink one batch after the other; `exited` is called once, after the last
-    record, for every process that was recorded."""
-
-    _permissions: _OpenPermissions
+class ClaudeDriver(AgentDriver, ABC):
+    """A running Claude."""
 
     def __init__(self, process: Link | Terminal, sink: AgentSink, clock: Clock, version: Version) -> None:
-        self._process = process
-        self._sink = sink
-        self._clock = clock
+        super().__init__(process, sink, clock)
         self._version = version
-        self._in_order = asyncio.Lock()
-        self._life: asyncio.Task[Exit] | None = None
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        return self._process.running
 
     @property
     def version(self) -> str:
@@ -60,63 +30,6 @@ class ClaudeDriver(ABC):
     def modes(self) -> tuple[str, ...]:
         return Abilities(self._version).modes
 
-    async def stop(self, reason: str) -> Exit:
-        """Run the stop sequence. The sink's `exited` may be called after this returns."""
-        logger.info("stopping the agent", extra={"pid": self.pid, "reason": reason})
-        return await self._end()
-
-    async def answer(self, request: RequestId, decision: Decision) -> None:
-        if not self.running:
-            raise AgentNotRunning("The agent has exited and cannot receive the answer.", request=request)
-        await self._permissions.answer(request, decision)
-
-    async def _deliver(self, batch: Sequence[Record]) -> None:
-        async with self._in_order:
-            await self._sink.records(batch)
-
-    async def _begin(self, ready: Awaitable[None]) -> None:
-        """Start to deliver records, and await `ready`. Raises AgentNotRunning if the agent does not get that far."""
-        self._life = asyncio.create_task(self._live())
-        try:
-            await ready
-        except AgentFailed as error:
-            await self._end()
-            ended = await self._life
-            reason = self._explain_failure(error, ended)
-            failure = HistoryMissing if NO_HISTORY in reason else AgentNotRunning
-            raise failure(reason, code=ended.code, signal=ended.signal) from error
-        except BaseException:
-            await self._end()
-            raise
-
-    async def _live(self) -> Exit:
-        await self._read_records()
-        ended = await self._end()
-        try:
-            ended = await self._finish(ended)
-            await self._sink.exited(ended)
-        except Exception:
-            logger.exception("the agent's exit could not be stored", extra={"pid": self.pid})
-        return ended
-
-    def _explain_failure(self, error: AgentFailed, ended: Exit) -> str:
-        return error.message
-
-    @abstractmethod
-    async def _read_records(self) -> None:
-        """Deliver records until the agent has exited. Does not raise: an agent whose records cannot be stored is
-        stopped."""
-
-    @abstractmethod
-    async def _end(self) -> Exit:
-        """Stop the process, if it still runs, and return its exit."""
-
-    @abstractmethod
-    async def _finish(self, ended: Exit) -> Exit:
-        """Deliver the last records and drop open requests after the exit. Return the exit to report."""
-
-
-def background_tasks(failure: str) -> TaskSet:
-    """Tasks that a driver starts and does not await: they run to their end, because a half-written log is worse. An
-    AgentFailed is not logged: the agent has exited or does not read, and its driver reports the exit."""
-    return TaskSet(failure, ignored=(AgentFailed,))
+    def _failure(self, error: AgentFailed, ended: Exit) -> AgentFailed:
+        failed = super()._failure(error, ended)
+        return HistoryMissing(failed.message, **failed.data) if NO_HISTORY in failed.message else failed

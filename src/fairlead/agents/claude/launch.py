@@ -16,7 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.claude.versions import Abilities, Version
-from fairlead.agents.claude.wire.framing import OversizeSpill
+from fairlead.agents.environment import basic_environment
+from fairlead.agents.links.framing import OversizeSpill
 from fairlead.model.agents import Launch
 from fairlead.model.commands import Settings
 from fairlead.model.errors import BadId, BadMode, BadRequest
@@ -58,10 +59,6 @@ ASK_RULES_IGNORED: Final[tuple[Version, Version]] = ((2, 1, 51), (2, 1, 76))
 ALWAYS_ASKED: Final = frozenset({"AskUserQuestion", "ExitPlanMode"})
 """Tools for which every version asks a person, regardless of hooks and rules (measured)."""
 
-_LOCALE: Final = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
-BASIC_VARIABLES: Final = (*_LOCALE, "PATH", "HOME", "TERM", "TMPDIR", "USER", "LOGNAME", "SHELL")
-"""Variables that every program needs to run."""
-
 _API: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL")
 _PROXIES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy")
 _CERTIFICATES: Final = ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE")
@@ -69,9 +66,6 @@ _SWITCHES: Final = ("DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING", "DISABLE_T
 _OF_CLAUDE: Final = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR")
 PASSED_VARIABLES: Final = (*_API, *_OF_CLAUDE, *_SWITCHES, *_PROXIES, *_CERTIFICATES)
 """Variables that configure the CLI, passed on if set. Others are passed only if the setting `pass_env` names them."""
-
-OURS: Final = "FAIRLEAD_"
-"""Prefix of the gateway's own variables. They hold its token and are never passed on, even if named."""
 
 POLICY_HOOK: Final = "fairlead-policy"
 """The only hook that we register: it checks the policy before every tool."""
@@ -234,8 +228,7 @@ def _conversation(launch: Launch, agent_session: str) -> list[str]:
 
 def environment(host: Mapping[str, str], *, home: str = "", passed: tuple[str, ...] = ()) -> dict[str, str]:
     """The child's complete environment. With `home` the CLI keeps its files there, whatever the host has configured."""
-    names = [*BASIC_VARIABLES, *PASSED_VARIABLES, *passed]
-    chosen = {name: host[name] for name in names if name in host and not name.upper().startswith(OURS)}
+    chosen = basic_environment(host, (*PASSED_VARIABLES, *passed))
     if home:
         chosen["HOME"] = home
         chosen.pop("CLAUDE_CONFIG_DIR", None)

@@ -6,7 +6,7 @@ import sys
 import msgspec
 
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
-from fairlead.agents.claude.launch import BASIC_VARIABLES
+from fairlead.agents.environment import BASIC_VARIABLES
 from fairlead.model.agents import AgentInfo
 from fairlead.system.clock import Clock
 

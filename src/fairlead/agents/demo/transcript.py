@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Self
 
 from fairlead.agents.claude.wire.decode import decode_object
-from fairlead.agents.claude.wire.framing import encode_line
 from fairlead.agents.demo.flags import VERSION
 from fairlead.agents.demo.messages import Record
+from fairlead.agents.links.framing import encode_line
 
 
 class CannotStart(Exception):

@@ -15,10 +15,10 @@ import msgspec
 
 from fairlead.agents.claude.wire.control import cancel_line, request_line
 from fairlead.agents.claude.wire.decode import decode_object
-from fairlead.agents.claude.wire.framing import LineSplitter, encode_line
 from fairlead.agents.claude.wire.records import ControlResponse
 from fairlead.agents.demo.flags import VERSION
 from fairlead.agents.demo.messages import Record, new_id
+from fairlead.agents.links.framing import LineSplitter, encode_line
 
 # A pipe holds 64 KiB: a larger write would only block.
 _FLUSH_AT = 64 * 1024

@@ -25,7 +25,7 @@ OPTIONS: Final = {
     "host": ("HOST", "Address to listen on (127.0.0.1)."),
     "port": ("PORT", "Port to listen on (7433); 0: a free one."),
     "data": ("DIR", "The data folder."),
-    "agent": ("", "The agent of new sessions (auto)."),
+    "agent": ("NAME", "The agent of new sessions: claude, demo or one of the setting agents (auto)."),
     "roots": ("DIR[,DIR]", "Folders that sessions may work in (your home)."),
     "claude": ("PATH", "The Claude Code executable (found in PATH)."),
     "claude_home": ("DIR", "HOME of the agents' processes (yours)."),

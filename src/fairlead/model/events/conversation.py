@@ -171,7 +171,8 @@ class SubagentResolved(SubagentEvent, frozen=True, kw_only=True, tag="subagent.r
 
 
 class PermissionRequested(EventBase, frozen=True, kw_only=True, tag="permission.asked"):
-    """`suggestions` are rules that an "always allow" would remember, in Fairlead's notation."""
+    """`suggestions` are rules that an "always allow" would remember, in Fairlead's notation. `certain` is false if the
+    agent does not say exactly what it will do: then rules may deny it, and only a person allows it."""
 
     request: RequestId
     call: CallId
@@ -181,6 +182,7 @@ class PermissionRequested(EventBase, frozen=True, kw_only=True, tag="permission.
     reason: str = ""
     blocked_path: str = ""
     suggestions: tuple[str, ...] = ()
+    certain: bool = True
     data: dict[str, Any] = {}
 
 

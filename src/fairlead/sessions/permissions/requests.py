@@ -23,6 +23,7 @@ from fairlead.sessions.permissions.policy.call import PolicyContext, ToolCall
 from fairlead.sessions.permissions.policy.decide import decide as judge
 from fairlead.sessions.permissions.policy.remember import check_or_narrow, check_remembered
 from fairlead.sessions.permissions.policy.suggest import suggest
+from fairlead.sessions.state import PendingRequest
 
 MOST_REQUESTED_RULES = 100
 """Rules of one kind that a client may add; each is evaluated for every call."""
@@ -114,7 +115,7 @@ class PermissionRequests:
         core = self.core
         async with core.transaction() as transition:
             pending = core.state.find_pending(ask.request)
-            if pending is None or verdict.behavior == Behavior.ASK:
+            if pending is None or verdict.behavior == Behavior.ASK or _too_uncertain(pending, verdict):
                 return None
             resolved = decide.resolve_by_policy(core.state, pending, verdict, core.services.new_uuid())
             transition.add(resolved)
@@ -141,7 +142,7 @@ class PermissionRequests:
         async with core.transaction() as transition:
             for pending in core.state.pending:
                 verdict = self.judge(pending.tool, pending.input, pending.call)
-                if verdict.behavior is Behavior.ALLOW and verdict.by == "rule":
+                if verdict.behavior is Behavior.ALLOW and verdict.by == "rule" and pending.certain:
                     settled.append(decide.resolve_by_policy(core.state, pending, verdict, core.services.new_uuid()))
                     transition.add(settled[-1])
         for resolved in settled:
@@ -161,3 +162,9 @@ class PermissionRequests:
         async with self.core.transaction() as transition:
             if self.core.state.find_pending(request) is not None:
                 transition.cancel([request], reason)
+
+
+def _too_uncertain(pending: PendingRequest, verdict: Verdict) -> bool:
+    """Whether the policy would allow a call of which it does not know exactly what it does. A mode that allows
+    everything allows this too."""
+    return verdict.behavior is Behavior.ALLOW and not pending.certain and verdict.by != "mode"

@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from fairlead.agents.claude.base_driver import Deliver
 from fairlead.agents.claude.interpreter.state import SeenSet
 from fairlead.agents.claude.transcripts.recovery import rows_after
 from fairlead.agents.claude.versions import Abilities, Version
@@ -22,6 +21,7 @@ from fairlead.agents.claude.wire.control import keep_alive_line
 from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.markers import ConnectionMarker, encode_marker
 from fairlead.agents.claude.wire.records import UserRecord
+from fairlead.agents.driver import Deliver
 from fairlead.agents.links.dialin import DialInConnection, DialInLink
 from fairlead.model.agents import Record
 from fairlead.model.formats.frames import decode_or_none

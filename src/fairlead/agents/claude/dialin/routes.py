@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from fairlead.agents.claude.wire.framing import RECORD_LIMIT
 from fairlead.agents.links.dialin import DialInLink
+from fairlead.agents.links.framing import RECORD_LIMIT
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId, session_id

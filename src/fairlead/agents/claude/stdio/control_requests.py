@@ -13,12 +13,12 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from fairlead.agents.claude.base_driver import Deliver, background_tasks
 from fairlead.agents.claude.launch import BLOCKS_SINCE, POLICY_HOOK, must_hold
 from fairlead.agents.claude.stdio import tool_hooks
 from fairlead.agents.claude.versions import Version
 from fairlead.agents.claude.wire import control
 from fairlead.agents.claude.wire.records import ControlRequest
+from fairlead.agents.driver import Deliver, background_tasks
 from fairlead.model.agents import AgentSink, Decision, PermissionRequest, ToolCheck
 from fairlead.model.errors import FairleadError
 from fairlead.model.formats.bounded_tables import put

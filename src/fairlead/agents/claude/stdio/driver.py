@@ -20,13 +20,13 @@ from fairlead.agents.claude.versions import Abilities, Version
 from fairlead.agents.claude.wire import records as wire
 from fairlead.agents.claude.wire.control import cancel_line, environment_line, request_line
 from fairlead.agents.claude.wire.decode import decode
-from fairlead.agents.claude.wire.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
+from fairlead.agents.driver import explain_start
 from fairlead.agents.links import Link
+from fairlead.agents.links.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
 from fairlead.model.agents import AgentSink, Exit, Launch, Record
 from fairlead.model.commands import Settings
 from fairlead.model.errors import (
     AgentFailed,
-    AgentNotRunning,
     AgentRefused,
     AgentTimeout,
     BadMode,
@@ -101,11 +101,7 @@ class ClaudeAgent(ClaudeDriver):
 
     def _explain_failure(self, error: AgentFailed, ended: Exit) -> str:
         """Return the agent's own text from a result or stderr, if any, and how it ended."""
-        words = "; ".join(self._complaints) or ended.stderr.strip()[-2000:]
-        if isinstance(error, AgentNotRunning):
-            how = f"signal {ended.signal}" if ended.signal is not None else f"code {ended.code}"
-            return f"The agent ended before it was ready ({how})" + (f": {words}" if words else ".")
-        return error.message + (f" Its output: {words}" if words else "")
+        return explain_start(error, ended, "; ".join(self._complaints))
 
     async def _end(self) -> Exit:
         with contextlib.suppress(AgentFailed, TimeoutError):

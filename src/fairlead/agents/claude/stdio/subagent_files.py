@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
-from fairlead.agents.claude.base_driver import Deliver, background_tasks
 from fairlead.agents.claude.interpreter import user_text
 from fairlead.agents.claude.transcripts.file_reader import FileOffset, TranscriptFile, end_of
 from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, identify
@@ -21,8 +20,9 @@ from fairlead.agents.claude.transcripts.legacy_subagents import is_subagents
 from fairlead.agents.claude.transcripts.reader import subagents_folder
 from fairlead.agents.claude.versions import Abilities, Version
 from fairlead.agents.claude.wire.decode import decode
-from fairlead.agents.claude.wire.framing import encode_line
 from fairlead.agents.claude.wire.records import AssistantRecord, TaskNotification, UserRecord, as_dicts, as_text
+from fairlead.agents.driver import Deliver, background_tasks
+from fairlead.agents.links.framing import encode_line
 from fairlead.model.agents import Record
 from fairlead.system.clock import Clock, ends_within
 

@@ -13,11 +13,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from fairlead.agents.claude.base_driver import Deliver, background_tasks
 from fairlead.agents.claude.launch import ASK_BINDS_SINCE
 from fairlead.agents.claude.versions import Version
 from fairlead.agents.claude.wire import control
-from fairlead.agents.claude.wire.framing import encode_line
+from fairlead.agents.driver import Deliver, background_tasks
+from fairlead.agents.links.framing import encode_line
 from fairlead.model.agents import AgentSink, Decision, PermissionRequest, Record, ToolCheck
 from fairlead.model.errors import Stale
 from fairlead.model.ids import CallId, RequestId

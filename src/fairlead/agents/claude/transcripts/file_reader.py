@@ -14,7 +14,7 @@ import msgspec
 
 from fairlead.agents.claude.transcripts.recovery import lines_backwards
 from fairlead.agents.claude.transcripts.repair import GARBAGE, OVERSIZE, TORN, read_line
-from fairlead.agents.claude.wire import framing
+from fairlead.agents.links import framing
 from fairlead.model.agents import Record
 
 CHUNK = 256 << 10

@@ -13,8 +13,8 @@ import msgspec
 from fairlead.agents.claude.interpreter.state import THREADS_KEPT
 from fairlead.agents.claude.transcripts import identity
 from fairlead.agents.claude.wire.decode import decode_object
-from fairlead.agents.claude.wire.framing import OversizeSpill, spill_record
 from fairlead.agents.claude.wire.records import as_text
+from fairlead.agents.links.framing import OversizeSpill, spill_record
 from fairlead.model.agents import Record
 from fairlead.model.formats.bounded_tables import put
 from fairlead.model.transcripts import FOREIGN, MirroredRow

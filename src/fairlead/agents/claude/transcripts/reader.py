@@ -24,9 +24,9 @@ from fairlead.agents.claude.transcripts.identity import identify, name_of
 from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents, is_subagents
 from fairlead.agents.claude.transcripts.recovery import place_after, place_of
 from fairlead.agents.claude.wire.decode import decode_object
-from fairlead.agents.claude.wire.framing import OversizeSpill
 from fairlead.agents.claude.wire.markers import SubagentLink, encode_marker
 from fairlead.agents.claude.wire.records import as_text
+from fairlead.agents.links.framing import OversizeSpill
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId

@@ -14,8 +14,8 @@ from pathlib import Path
 from fairlead.agents.claude.transcripts.identity import RecordIdentity, identify
 from fairlead.agents.claude.transcripts.paths import existing_transcript
 from fairlead.agents.claude.wire.decode import decode, decode_object
-from fairlead.agents.claude.wire.framing import LineSplitter, Oversize
 from fairlead.agents.claude.wire.records import InvalidRecord
+from fairlead.agents.links.framing import LineSplitter, Oversize
 from fairlead.model.agents import AgentSink, Exit, ProcessInfo, Record
 from fairlead.model.ids import MessageId
 from fairlead.system.clock import Clock, ends_within

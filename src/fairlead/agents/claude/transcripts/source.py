@@ -13,7 +13,7 @@ from fairlead.agents.claude.transcripts.legacy_subagents import LegacySubagents
 from fairlead.agents.claude.transcripts.mirror import WireTranscriptMatcher
 from fairlead.agents.claude.transcripts.paths import find_transcript
 from fairlead.agents.claude.transcripts.watcher import watch
-from fairlead.agents.claude.wire.framing import OversizeSpill
+from fairlead.agents.links.framing import OversizeSpill
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from fairlead.agents.claude.base_driver import ClaudeDriver, background_tasks
+from fairlead.agents.claude.base_driver import ClaudeDriver
 from fairlead.agents.claude.launch import ALWAYS_ASKED, ASK_BINDS_SINCE, PreparedLaunch, resumes_by_command
 from fairlead.agents.claude.stdio import tool_hooks
 from fairlead.agents.claude.tui import keys
@@ -25,6 +25,7 @@ from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.agents.claude.wire.decode import decode, decode_row
 from fairlead.agents.claude.wire.markers import TerminalMarker, TypedPrompt, encode_marker
 from fairlead.agents.claude.wire.records import UserRecord
+from fairlead.agents.driver import background_tasks
 from fairlead.model.agents import AgentSink, Exit, Record
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock, content_blocks, plain_text

@@ -27,8 +27,8 @@ import msgspec
 
 from fairlead.agents.claude.stdio.tool_hooks import deny
 from fairlead.agents.claude.wire.control import HookAnswer
-from fairlead.agents.claude.wire.framing import RECORD_LIMIT
 from fairlead.agents.links import DialInTokens
+from fairlead.agents.links.framing import RECORD_LIMIT
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import SessionId, session_id

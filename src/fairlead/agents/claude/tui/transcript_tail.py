@@ -9,15 +9,15 @@ import logging
 from pathlib import Path
 from typing import Final, Self
 
-from fairlead.agents.claude.base_driver import Deliver
 from fairlead.agents.claude.launch import PreparedLaunch
 from fairlead.agents.claude.transcripts.file_reader import last_rows
 from fairlead.agents.claude.transcripts.identity import identify
 from fairlead.agents.claude.transcripts.ordering import REMEMBERED, RowOrdering, SubagentResultBuffer
 from fairlead.agents.claude.transcripts.reader import SessionReader
 from fairlead.agents.claude.versions import Abilities
-from fairlead.agents.claude.wire.framing import OversizeSpill
 from fairlead.agents.claude.wire.records import as_text
+from fairlead.agents.driver import Deliver
+from fairlead.agents.links.framing import OversizeSpill
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import SessionId

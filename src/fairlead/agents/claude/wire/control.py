@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from fairlead.agents.claude.wire.framing import encode_line
 from fairlead.agents.claude.wire.records import ControlRequest
+from fairlead.agents.links.framing import encode_line
 from fairlead.model.errors import AgentRefused
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.wire.framing import encode_line
+from fairlead.agents.links.framing import encode_line
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

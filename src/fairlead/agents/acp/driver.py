@@ -1,0 +1,331 @@
+"""The driver of one ACP agent: opens the conversation, delivers its messages, answers its requests.
+
+It does not interpret messages. A message reaches the sink before the driver acts on it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from fairlead.agents.acp import wire
+from fairlead.agents.acp.interpreter.reports import option_value
+from fairlead.agents.acp.requests import AcpRequests
+from fairlead.agents.acp.wire import Message, as_dict, as_dicts, as_text
+from fairlead.agents.driver import AgentDriver, background_tasks, explain_start
+from fairlead.agents.links import Link
+from fairlead.agents.links.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
+from fairlead.model.agents import AgentSink, Decision, Exit, Launch, Record
+from fairlead.model.commands import Settings
+from fairlead.model.errors import (
+    AgentFailed,
+    AgentNotRunning,
+    AgentRefused,
+    AgentTimeout,
+    BadMode,
+    HistoryMissing,
+)
+from fairlead.model.ids import MessageId, RequestId
+from fairlead.model.policy import PermissionMode
+from fairlead.system.clock import Clock, within
+
+logger = logging.getLogger("fairlead.agents.acp")
+
+START_SECONDS: Final = 120.0
+"""For `initialize` and for opening a conversation: some agents load for ten seconds on a busy machine."""
+REQUEST_SECONDS: Final = 30.0
+REPLAY_QUIET_SECONDS: Final = 1.0
+"""Gemini CLI answers `session/load` before it has replayed the conversation. The replay has ended when it has been
+silent for this long."""
+REPLAY_AT_MOST_SECONDS: Final = 30.0
+MODES: Final = (
+    PermissionMode.DEFAULT,
+    PermissionMode.ACCEPT_EDITS,
+    PermissionMode.PLAN,
+    PermissionMode.DONT_ASK,
+    PermissionMode.BYPASS_PERMISSIONS,
+)
+"""The gateway's policy implements them; the agent stays in its own mode that asks."""
+
+TITLES_ARE_COMMANDS: Final = frozenset({"gemini-cli"})
+"""Agents that send no arguments, and the whole command as the title of a shell call (measured with 0.61.0)."""
+
+CLIENT: Final = {
+    "protocolVersion": wire.PROTOCOL_VERSION,
+    # The agent reads and writes files itself, in its sandbox: nothing is offered to it.
+    "clientCapabilities": {
+        "fs": {"readTextFile": False, "writeTextFile": False},
+        "terminal": False,
+        "elicitation": {"form": {}},
+    },
+    "clientInfo": {"name": "fairlead", "title": "Fairlead", "version": "1"},
+}
+
+
+class AcpAgent(AgentDriver):
+    """A running ACP agent. Implements `model.agents.Agent`."""
+
+    def __init__(self, link: Link, sink: AgentSink, clock: Clock, name: str, spill: OversizeSpill | None) -> None:
+        super().__init__(link, sink, clock)
+        self._link = link
+        self._name = name
+        self._splitter = LineSplitter(spill=spill)
+        self._waiting: dict[wire.RpcId, asyncio.Future[Any]] = {}
+        self._requests = 0
+        self.process = str(uuid.uuid4())
+        self.agent_session = ""
+        self._permissions = self._serving = AcpRequests(self.process, sink, link.send)
+        self._tasks = background_tasks("a request of the agent failed")
+        self._replaying = False
+        self._heard = asyncio.Event()
+        self._prompt: wire.RpcId | None = None
+        self._answers: dict[str, Any] = {}
+        """The agent's answers to `initialize` and to the request that opened the conversation."""
+        self._opened: dict[str, Any] = {}
+
+    # --- the start
+
+    async def start(self, launch: Launch, cwd: str) -> None:
+        """Open the conversation. Raises AgentNotRunning, HistoryMissing."""
+        self._serving.cwd = cwd
+        await self._begin(self._open_conversation(launch))
+
+    async def _open_conversation(self, launch: Launch) -> None:
+        self._answers = await self._ask(wire.INITIALIZE, CLIENT, START_SECONDS)
+        if self._answers.get("protocolVersion") != wire.PROTOCOL_VERSION:
+            spoken = self._answers.get("protocolVersion")
+            raise AgentRefused(f"The agent {self._name} speaks version {spoken} of ACP; Fairlead speaks version 1.")
+        self._serving.trusts_titles = self._trusts_titles
+        where: dict[str, Any] = {"cwd": self._serving.cwd, "mcpServers": []}
+        if launch.settings.directories and "additionalDirectories" in self._session_capabilities:
+            where["additionalDirectories"] = list(launch.settings.directories)
+        if launch.resume and not launch.fork:
+            await self._resume(launch.resume, where)
+        else:
+            self._opened = await self._ask_session(wire.NEW, where)
+            self.agent_session = as_text(self._opened.get("sessionId"))
+        marker = wire.ReadyMarker(
+            process=self.process,
+            agent_session=self.agent_session,
+            version=self.version,
+            model=self._model(),
+            cwd=self._serving.cwd,
+            trusts_titles=self._trusts_titles,
+        )
+        await self._deliver([Record(wire.encode_marker(marker), "gateway")])
+        if launch.settings.model:
+            await self.set_model(launch.settings.model)
+        if launch.settings.mode == PermissionMode.PLAN:
+            await self.set_mode(launch.settings.mode)
+
+    async def _resume(self, conversation: str, where: dict[str, Any]) -> None:
+        capabilities = as_dict(self._answers.get("agentCapabilities"))
+        self.agent_session = conversation
+        method = wire.RESUME if "resume" in self._session_capabilities else wire.LOAD
+        if method == wire.LOAD and not capabilities.get("loadSession"):
+            raise HistoryMissing(f"The agent {self._name} cannot continue an earlier conversation.")
+        self._replaying = True
+        try:
+            self._opened = await self._ask_session(method, {"sessionId": conversation, **where})
+            if method == wire.LOAD:
+                await self._until_replayed()
+        except AgentRefused as refused:
+            raise HistoryMissing(refused.message, **refused.data) from refused
+        finally:
+            self._replaying = False
+
+    async def _until_replayed(self) -> None:
+        """Wait for the end of the replay: our log has these messages already, so they are dropped."""
+        deadline = self._clock.monotonic() + REPLAY_AT_MOST_SECONDS
+        while self._clock.monotonic() < deadline:
+            self._heard.clear()
+            try:
+                await within(self._clock, REPLAY_QUIET_SECONDS, self._heard.wait())
+            except TimeoutError:
+                return
+
+    async def _ask_session(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return await self._ask(method, params, START_SECONDS)
+        except AgentRefused as refused:
+            if refused.data.get("rpc") != wire.AUTH_REQUIRED:
+                raise
+            ways = ", ".join(as_text(way.get("name")) for way in as_dicts(self._answers.get("authMethods")))
+            advice = f"The agent {self._name} is not signed in: run it once in a terminal and sign in there ({ways})."
+            raise AgentNotRunning(advice) from refused
+
+    @property
+    def _session_capabilities(self) -> dict[str, Any]:
+        return as_dict(as_dict(self._answers.get("agentCapabilities")).get("sessionCapabilities"))
+
+    @property
+    def _trusts_titles(self) -> bool:
+        return as_text(as_dict(self._answers.get("agentInfo")).get("name")) in TITLES_ARE_COMMANDS
+
+    def _model(self) -> str:
+        listed = as_text(as_dict(self._opened.get("models")).get("currentModelId"))
+        return option_value(self._opened.get("configOptions"), "model") or listed
+
+    def _explain_failure(self, error: AgentFailed, ended: Exit) -> str:
+        return explain_start(error, ended)
+
+    # --- facts
+
+    @property
+    def version(self) -> str:
+        return as_text(as_dict(self._answers.get("agentInfo")).get("version"))
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        return MODES
+
+    @property
+    def attended(self) -> bool:
+        return False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a prompt is unanswered: ACP has no messages into a running turn."""
+        return self._prompt is not None
+
+    def needs_restart(self, old: Settings, new: Settings) -> bool:
+        return (old.link, old.directories) != (new.link, new.directories)
+
+    # --- the agent's output
+
+    async def _read_records(self) -> None:
+        try:
+            await self._link.receive(self._feed)
+            await self._handle(self._splitter.end())
+        except Exception:
+            # The store failed: the agent's output cannot be stored, so the agent must not continue.
+            logger.exception("the agent's records could not be stored", extra={"pid": self.pid})
+
+    async def _feed(self, data: bytes) -> None:
+        await self._handle(self._splitter.feed(data))
+
+    async def _handle(self, lines: Sequence[bytes | Oversize]) -> None:
+        batch: list[Record] = []
+        todo: list[Message] = []
+        for line in lines:
+            raw = oversize_placeholder(line) if isinstance(line, Oversize) else line
+            message = wire.decode(raw)
+            self._heard.set()
+            if message.is_answer and message.id in self._waiting:
+                self._settle(message)
+            elif not (self._replaying and message.method == wire.UPDATE):
+                batch.append(Record(raw))
+                todo.append(message)
+        if batch:
+            await self._deliver(batch)
+        for message in todo:
+            self._act(message)
+
+    def _settle(self, message: Message) -> None:
+        assert message.id is not None
+        answered = self._waiting.pop(message.id)
+        if answered.done():
+            return
+        if message.error is not None:
+            text = message.error.message or "no reason was given"
+            refused = AgentRefused(f"The agent {self._name} refused: {text}", rpc=message.error.code)
+            answered.set_exception(refused)
+        else:
+            answered.set_result(as_dict(message.result))
+
+    def _act(self, message: Message) -> None:
+        if message.is_answer and message.id == self._prompt:
+            self._prompt = None
+            self._serving.forget_calls()
+        elif message.method == wire.UPDATE:
+            self._serving.note_call(message.update)
+        elif message.method == wire.REQUEST_PERMISSION and message.id is not None:
+            self._tasks.spawn(self._serving.permission(message.id, message.params))
+        elif message.method == wire.ELICIT and message.id is not None and message.params.get("mode") != "url":
+            self._tasks.spawn(self._serving.question(message.id, message.params))
+        elif message.method == wire.CANCEL_REQUEST:
+            self._tasks.spawn(self._serving.withdraw(message.params.get("requestId", "")))
+        elif message.is_request and message.id is not None:
+            problem = f"{message.method} is not offered by this client."
+            self._tasks.spawn(self._link.send(wire.error_line(message.id, wire.METHOD_NOT_FOUND, problem)))
+
+    async def answer(self, request: RequestId, decision: Decision) -> None:
+        await super().answer(request, decision)
+        if decision.interrupt:
+            await self.interrupt()
+
+    # --- the agent's input
+
+    async def write(self, record: Record) -> None:
+        self._prompt = wire.decode(record.raw).id
+        await self._link.send(record.raw + b"\n")
+
+    async def interrupt(self) -> None:
+        """Cancel the turn, and with it every open request, as ACP requires."""
+        await self._link.send(wire.notification_line(wire.CANCEL, {"sessionId": self.agent_session}))
+        await self._serving.cancel_all()
+
+    async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
+        raise AgentRefused(f"The agent {self._name} has no control request {subtype}.", subtype=subtype)
+
+    async def set_mode(self, mode: str) -> None:
+        """Follow the session into and out of plan mode, if the agent has one; the policy implements the other modes."""
+        if mode not in self.modes:
+            raise BadMode(mode, self.modes)
+        given = as_dict(self._opened.get("modes"))
+        known = [as_text(item.get("id")) for item in as_dicts(given.get("availableModes"))]
+        wanted = mode if mode == PermissionMode.PLAN else as_text(given.get("currentModeId"))
+        if PermissionMode.PLAN in known and wanted in known:
+            await self._ask(wire.SET_MODE, {"sessionId": self.agent_session, "modeId": wanted}, REQUEST_SECONDS)
+
+    async def set_model(self, model: str) -> None:
+        options = as_dicts(self._opened.get("configOptions"))
+        option = next((item for item in options if item.get("category") == "model"), None)
+        where = {"sessionId": self.agent_session}
+        if option is not None:
+            params = {**where, "configId": option.get("id"), "value": model}
+            await self._ask(wire.SET_OPTION, params, REQUEST_SECONDS)
+        elif "models" in self._opened:
+            await self._ask(wire.SET_MODEL, {**where, "modelId": model}, REQUEST_SECONDS)
+        else:
+            raise AgentRefused(f"The agent {self._name} does not offer a choice of models.")
+
+    async def set_thinking(self, budget: int | None) -> None:
+        raise AgentRefused(f"The agent {self._name} has no thinking budget.")
+
+    async def rewind(self, message: MessageId, *, dry_run: bool) -> dict[str, Any]:
+        raise AgentRefused(f"The agent {self._name} cannot restore files.")
+
+    async def set_variables(self, variables: Mapping[str, str]) -> None:
+        raise AgentRefused(f"The agent {self._name} accepts no environment variables while it runs.")
+
+    async def _ask(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
+        self._requests += 1
+        number = f"fairlead-{self._requests}"
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answered
+        try:
+            await self._link.send(wire.request_line(number, method, params))
+            answer: dict[str, Any] = await within(self._clock, seconds, answered)
+        except TimeoutError:
+            raise AgentTimeout(f"The agent {self._name} did not answer {method}.", subtype=method) from None
+        else:
+            return answer
+        finally:
+            self._waiting.pop(number, None)
+
+    # --- the end
+
+    async def _end(self) -> Exit:
+        return await self._link.stop()
+
+    async def _finish(self, ended: Exit) -> Exit:
+        self._serving.close()
+        for answered in self._waiting.values():
+            if not answered.done():
+                answered.set_exception(AgentNotRunning("The agent has exited."))
+        with contextlib.suppress(AgentFailed):
+            await self._tasks.wait()
+        return ended

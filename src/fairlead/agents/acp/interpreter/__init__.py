@@ -1,0 +1,1 @@
+"""Turns the messages of an ACP agent into events. Pure."""
