@@ -1,7 +1,7 @@
 """Fetches from npm the agents that judge Fairlead's ACP client (Agent Client Protocol), and the protocol's JSON schema.
 
 They go into the same cache as the Claude CLIs, one folder per name and version. Each package that has a program has its
-pinned hash; the small libraries that codex-acp needs are those that npm resolves that day. No package's own scripts run.
+pinned hash; the small libraries of codex-acp are the ones that npm resolves that day. No package's own scripts run.
 `python -m tools.acp_agents [name ...]` fetches the named ones, by default all. Standard library only.
 """
 
@@ -64,7 +64,7 @@ JUDGES = {
             "@agentclientprotocol/codex-acp",
             "sha512-/PBsd0H6URy4bhXhAeXqwb7RqctbXfNceRihAh6nDmn5HJ873uzoHvHxF45YmeWfgOKKRrNRLZjYsket2a7EsQ==",
             "node_modules/@agentclientprotocol/codex-acp/dist/index.js",
-            "? MB",
+            "457 MB",
         ),
         (
             Release(
@@ -72,7 +72,15 @@ JUDGES = {
                 "@openai/codex",
                 "sha512-2Szlp1l1cz5TX1ccpX4Zok3DZrot9xeZe0km+6/1v8JmqxADwyJxKBJah4dBymkwtS25j/u6dipJusTOI97Z8Q==",
                 "node_modules/@openai/codex/bin/codex.js",
-                "",
+                "0 MB",
+            ),
+            # The executable, which is a version of that same package under another name.
+            Release(
+                "npm:@openai/codex@0.166.0-linux-x64",
+                "@openai/codex-linux-x64",
+                "sha512-CxDm3+D1cpbGJeHrdzINoG+3wn9BVncP4qpZaaNYkxe8iPtRJOYyCJnnPoVjWRIBvI9vPKbRoifsMSA5xDaUpw==",
+                "node_modules/@openai/codex-linux-x64/vendor",
+                "436 MB",
             ),
         ),
     ),
