@@ -18,24 +18,22 @@ import contextlib
 import hashlib
 import json
 import logging
-import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from fairlead.agents.demo.messages import new_id
 from fairlead.agents.demo.scripts import ApiError, Block, Call, ScriptText, ToolUse, read_conversation, respond
-from fairlead_testing.model_stream import CutHere, Piece, answer, server_events
+from fairlead_testing.model_server import EventStream, LoopbackServer
+from fairlead_testing.model_stream import answer, server_events
 
 CALLS = "calls"
 """The name of the script whose tool calls a test sets (`ScriptedModel.calls`)."""
@@ -91,8 +89,7 @@ class ScriptedModel:
         self._arrived = asyncio.Condition()
         self._answering = asyncio.Event()
         self._answering.set()
-        self._server: _Server | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._server: LoopbackServer | None = None
 
     @property
     def app(self) -> Starlette:
@@ -129,31 +126,18 @@ class ScriptedModel:
         self._answering.set()
 
     async def __aenter__(self) -> ScriptedModel:
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(("127.0.0.1", self._port))
-            listener.listen()  # from here on a client may connect, however long the server takes to come up
-        except OSError:
-            listener.close()
-            raise
-        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self._server = LoopbackServer(self.app, self._port)
+        await self._server.start()
+        self.url = self._server.url
         if self._log_path is not None:
             self._log = self._log_path.open("a", encoding="utf-8", buffering=1)
-        # Without log_config: it would configure the logging of the whole process, and other tests look at that.
-        config = uvicorn.Config(self.app, lifespan="off", log_config=None, access_log=False)
-        self._server = _Server(config)
-        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._server is not None
-        assert self._serving is not None
-        self._server.should_exit = True
-        self._server.force_exit = True
-        await self._serving
+        await self._server.stop()
         if self._log is not None:
             self._log.close()
 
@@ -161,8 +145,8 @@ class ScriptedModel:
         """Returns only when cancelled; for the command line."""
         async with self:
             print(f"scripted model API on {self.url}", flush=True)
-            assert self._serving is not None
-            await asyncio.shield(self._serving)
+            assert self._server is not None
+            await asyncio.shield(self._server.served())
 
     async def _note(self, request: ModelRequest) -> None:
         async with self._arrived:
@@ -189,7 +173,7 @@ class ScriptedModel:
         model = str(body.get("model", ""))
         if not body.get("stream"):
             return JSONResponse(answer(blocks, model), headers={"request-id": request_id})
-        return _EventStream(server_events(blocks, model), request_id, self._delta_delay)
+        return EventStream(server_events(blocks, model), {"request-id": request_id}, self._delta_delay)
 
     def _set_by_a_test(self, call: Call) -> list[Block] | None:
         if call.name == CALLS:
@@ -274,71 +258,6 @@ def _refusal(error: ApiError, request_id: str) -> Response:
     detail = {"type": error.type, "message": error.message}
     body = {"type": "error", "error": detail, "request_id": request_id}
     return JSONResponse(body, status_code=error.status, headers={"request-id": request_id})
-
-
-class _EventStream(Response):
-    """A response that sends server-sent events one by one and may break off without an end event."""
-
-    media_type = "text/event-stream"
-
-    def __init__(self, pieces: Iterator[Piece | CutHere], request_id: str, delta_delay: float) -> None:
-        super().__init__(headers={"cache-control": "no-cache", "request-id": request_id})
-        del self.headers["content-length"]
-        self._pieces = pieces
-        self._delta_delay = delta_delay
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        gone = asyncio.ensure_future(_disconnected(receive))
-        try:
-            async for data in self._paced(gone):
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-        except _BrokenOff:
-            return  # An unfinished response: the server closes the connection, as a cut stream would.
-        finally:
-            gone.cancel()
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _paced(self, gone: asyncio.Future[None]) -> AsyncIterator[bytes]:
-        for piece in self._pieces:
-            if gone.done():
-                return
-            if isinstance(piece, CutHere):
-                # Send the bytes before the cut first: a close may overtake them.
-                await asyncio.wait([gone], timeout=0.05)
-                raise _BrokenOff
-            yield piece.data
-            delay = piece.delay if piece.delay is not None else self._delta_delay
-            if delay:
-                await asyncio.wait([gone], timeout=delay)
-
-
-class _BrokenOff(Exception):
-    """The script demands that the connection breaks here."""
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        continue
-
-
-class _Server(uvicorn.Server):
-    """uvicorn inside another program, which keeps its signal handlers."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close every connection. With `force_exit` uvicorn leaves open those that still send a response."""
-        await super().shutdown(sockets)
-        for task in self.server_state.tasks:
-            task.cancel()
-        await asyncio.gather(*self.server_state.tasks, return_exceptions=True)
-        for connection in list(self.server_state.connections):
-            connection.transport.abort()
-        while self.server_state.connections:
-            await asyncio.sleep(0)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -148,15 +148,19 @@ def why_not_installed(version: str) -> str | None:
     return None
 
 
-def cli_env(home: Path, base_url: str) -> dict[str, str]:
-    """The whole environment of a real CLI: only the location of node is inherited (the oldest version is a script)."""
+def program_folders() -> list[str]:
+    """Where a real agent searches for programs: in the system's folders, and where node is installed."""
     node = shutil.which("node")
     folders = ["/usr/local/bin", "/usr/bin", "/bin"]
     if node and str(Path(node).parent) not in folders:
         folders.insert(0, str(Path(node).parent))
-    folders.insert(0, str(SPARED))
+    return folders
+
+
+def cli_env(home: Path, base_url: str) -> dict[str, str]:
+    """The whole environment of a real CLI: only the location of node is inherited (the oldest version is a script)."""
     return {
-        "PATH": ":".join(folders),
+        "PATH": ":".join([str(SPARED), *program_folders()]),
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "TERM": "xterm-256color",
