@@ -14,7 +14,7 @@ from clients.claudecodeui.shell_harness import SECRETS, ShellHarness, folders, o
 from fairlead.clients.claudecodeui.shell import MESSAGE_LIMIT, ShellCodec
 from fairlead.model.auth import Identity
 from fairlead.system.proctable import is_alive
-from fairlead.terminals.api import OpenLauncher, TerminalOutput
+from fairlead.terminals.api import OpenLauncher, ProgramRequest, TerminalOutput
 from fairlead.terminals.attachment import UNSENT_BYTES
 from fairlead.terminals.pty_session import PtySession
 from fairlead.terminals.registry import TerminalRegistry
@@ -280,6 +280,18 @@ async def test_a_client_whose_terminal_cannot_be_shown_is_closed_with_1011(
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1011
         await other.type("echo on $((40 + 2))\r")
         await other.wait_for_line("on 42")
+
+
+async def test_a_start_whose_client_has_left_is_shared_with_the_next_client(
+    harness: ShellHarness, tmp_path: Path
+) -> None:
+    """A second start of the same terminal would fail, since the terminal exists already."""
+    wanted = ProgramRequest(folder=str(tmp_path))
+    program = harness.launcher._shells.program("ann", "name", str(tmp_path))
+    first = harness.launcher._begin("desk/ann/name", program, wanted)
+    second = harness.launcher._begin("desk/ann/name", program, wanted)
+    assert await first is await second
+    assert harness.launcher._beginning == {}
 
 
 async def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(harness: ShellHarness, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ class ProgramLauncher:
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _sessions: dict[str, tuple[SessionId, PtySession]] = field(default_factory=dict)
+    _beginning: dict[str, asyncio.Task[PtySession]] = field(default_factory=dict)
     _tasks: TaskSet = field(default_factory=TaskSet)
 
     def handlers(self) -> ServiceHandlers:
@@ -106,12 +107,13 @@ class ProgramLauncher:
         terminal = self._shells.find(name)
         if terminal is not None and wanted.restart:
             await terminal.stop()
+            self._beginning.pop(name, None)
             terminal = None
         if terminal is not None:
             return AttachTarget(terminal, _attached(folder, wanted, again=True), False, _no_request)
         argv = words(self._shells.settings.providers, wanted) if wanted.provider else None
         program = self._shells.program(who.user, name.rpartition("/")[2][:16], folder, wanted.size, argv)
-        begun = await self._tasks.shield(self._started(name, program, wanted))
+        begun = await asyncio.shield(self._begin(name, program, wanted))
         resumed = wanted.session if resumes(self._shells.settings.providers, wanted) else ""
         at = self._clock.monotonic()
 
@@ -121,6 +123,14 @@ class ProgramLauncher:
             return msgspec.structs.replace(wanted, resume=False), f"it ended at once with code {exit.code}"
 
         return AttachTarget(begun, _attached(folder, wanted, resumed=resumed, lost=lost), True, again)
+
+    def _begin(self, name: str, program: Program, wanted: ProgramRequest) -> asyncio.Task[PtySession]:
+        """Start a program once: a client that comes while it starts for one that has left gets the same."""
+        task = self._beginning.get(name)
+        if task is None:
+            task = self._beginning[name] = self._tasks.spawn(self._started(name, program, wanted), awaited=True)
+            task.add_done_callback(lambda ended: self._beginning.get(name) is ended and self._beginning.pop(name))
+        return task
 
     async def _started(self, name: str, program: Program, wanted: ProgramRequest) -> PtySession:
         """Start a program and type its command after its prompt, so that the command is shown once. A caller that
