@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.acp import wire
-from fairlead.agents.acp.interpreter.calls import request_id
 from fairlead.agents.acp.interpreter.interpreter import AcpInterpreter
 from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Record
-from fairlead.model.ids import CallId, EventId, SessionId
+from fairlead.model.ids import EventId, SessionId
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "acp"
 SESSION = SessionId("5f0c1e8e-4d58-4a3a-9a3c-0d5f3a1f0001")
@@ -43,8 +42,8 @@ class AcpLog:
         params = {"sessionId": "s1", "prompt": [{"type": "text", "text": text}]}
         return self.gateway(wire.request_line(name, wire.PROMPT, params))
 
-    def update(self, kind: str, **fields: Any) -> list[ev.Event]:
-        params = {"sessionId": "s1", "update": {"sessionUpdate": kind, **fields}}
+    def update(self, name: str, **fields: Any) -> list[ev.Event]:
+        params = {"sessionId": "s1", "update": {"sessionUpdate": name, **fields}}
         return self.agent({"jsonrpc": "2.0", "method": wire.UPDATE, "params": params})
 
     def chunk(self, text: str, kind: str = "agent_message_chunk", **fields: Any) -> list[ev.Event]:

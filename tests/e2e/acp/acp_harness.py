@@ -7,15 +7,21 @@ changes something. A test may start `Agent.command` over pipes, or name it in Fa
 
 import datetime
 import json
+import os
 import shutil
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
-from e2e.harness import API_KEY, program_folders, why_not_isolated
+import pytest
+
+from e2e.harness import API_KEY, DAY, program_folders, why_not_isolated
 from tools.acp_agents import program_path
 
 MODEL = "scripted"
+Test = TypeVar("Test", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,17 @@ class Agent:
     name: str
     command: list[str]
     env: dict[str, str]
+
+
+def each_agent(test: Test) -> Test:
+    """Run a test on every agent, one each day; FAIRLEAD_ACP names others (`gemini,opencode,codex`, `all`)."""
+    chosen = os.environ.get("FAIRLEAD_ACP", "")
+    if chosen:
+        names = [name for name in AGENTS if chosen == "all" or name in chosen.split(",")]
+    else:
+        names = [list(AGENTS)[(zlib.crc32(test.__name__.encode()) + DAY) % len(AGENTS)]]
+    marked: Test = pytest.mark.parametrize("agent_name", names)(test)
+    return marked
 
 
 def why_not_here(name: str) -> str | None:

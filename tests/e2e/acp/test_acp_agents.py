@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from e2e.acp.acp_client import AcpClient, AcpError
-from e2e.acp.acp_harness import AGENTS, Agent, an_hour_later, prepared
+from e2e.acp.acp_harness import Agent, an_hour_later, each_agent, prepared
 from e2e.harness import API_KEY
 from fairlead_testing.acp_models import AcpModel
 from fairlead_testing.acp_scripts import GREETING
-
-each_agent = pytest.mark.parametrize("agent_name", AGENTS)
 
 AFTER_REJECTION = {"gemini": "end_turn", "opencode": "end_turn", "codex": "cancelled"}
 """Why a turn ends in which a permission was rejected: Codex stops as if the turn were cancelled."""

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from e2e.acp.acp_harness import AGENTS, Agent, an_hour_later
+from e2e.acp.acp_harness import Agent, an_hour_later, each_agent
 from e2e.gateway_harness import GatewayHarness, open_gateway, settings
 from fairlead.config import Config
 from fairlead_testing.acp_models import AcpModel
 from fairlead_testing.acp_scripts import GREETING
-
-each_agent = pytest.mark.parametrize("agent_name", AGENTS)
 
 AFTER_DENIAL = {"gemini": "completed", "opencode": "completed", "codex": "cancelled"}
 """How a turn ends in which a permission was denied: Codex stops it."""

@@ -154,7 +154,7 @@ class AcpAgent(AgentDriver):
                 raise
             ways = ", ".join(as_text(way.get("name")) for way in as_dicts(self._answers.get("authMethods")))
             advice = f"The agent {self._name} is not signed in: run it once in a terminal and sign in there ({ways})."
-            raise AgentNotRunning(advice) from refused
+            raise AgentFailed(advice) from refused
 
     @property
     def _session_capabilities(self) -> dict[str, Any]:
