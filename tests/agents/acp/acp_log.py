@@ -101,10 +101,3 @@ class AcpLog:
 def asked(events: list[ev.Event]) -> ev.PermissionRequested:
     (found,) = [event for event in events if isinstance(event, ev.PermissionRequested)]
     return found
-
-
-def call_of(name: str) -> CallId:
-    return CallId(name)
-
-
-__all__ = ["CWD", "GOLDEN", "PROCESS", "SESSION", "AcpLog", "asked", "call_of", "request_id"]
