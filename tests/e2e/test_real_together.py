@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.all_clients import Clients, all_clients, happy_words, over
+from e2e.all_clients import all_clients, answered_on_one, happy_words, over
 from e2e.gateway_harness import GatewayHarness, open_gateway, settings
 from e2e.harness import NEWEST, OLDEST, on_versions
 
@@ -27,73 +27,6 @@ async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(h
         for answering in ("native", "mylifedb", "direct", "cognova", "claudecodeui"):
             harness.scene()
             await answered_on_one(harness, clients, answering, requests)
-
-
-async def answered_on_one(harness: GatewayHarness, clients: Clients, answering: str, earlier: list[str]) -> None:
-    """The requests of the `earlier` turns were settled before; this turn adds one."""
-    target = harness.cwd / answering
-    tab, envelopes, hearing = clients.tab, clients.envelopes, clients.hearing
-    direct, peer, app = clients.direct, clients.peer, clients.app
-    await harness.send(f"SCRIPT:bash touch {target}")
-    asked = await harness.until("permission.asked")
-    shown = await tab.until("control_request")
-    await direct.until(lambda client: client.pending)
-    await hearing.until(lambda: any(str(target) in str(item.content) for item in envelopes.state.shown))
-    chatted = await peer.until("permission_request")
-    in_app = await app.until("permission_request")
-    requests = {
-        shown["request_id"],
-        asked["request"],
-        *direct.client.pending,
-        chatted["requestId"],
-        in_app["requestId"],
-    }
-    assert len(requests) == 1
-    match answering:
-        case "native":
-            await harness.answer(asked)
-        case "mylifedb":
-            answer = {"subtype": "success", "response": {"behavior": "allow"}}
-            await tab.say(type="control_response", request_id=asked["request"], response=answer)
-        case "direct":
-            direct.client.respond_to_permission(asked["request"], "allow")
-            await direct.flush()
-        case "cognova":
-            await peer.say("chat:permission_response", requestId=asked["request"], allow=True)
-        case "claudecodeui":
-            await app.say("chat.permission-response", requestId=asked["request"], allow=True)
-    resolved = await harness.until("permission.resolved")
-    assert (resolved["request"], resolved["behavior"]) == (asked["request"], "allow")
-    assert (await tab.until("control_response"))["behavior"] == "allow"
-    assert (await direct.result())["subtype"] == "success"
-    assert direct.client.pending == {}
-    await tab.until("result")
-    assert (await harness.until("turn.ended"))["status"] == "completed"
-    earlier.append(asked["request"])
-    await hearing.until(lambda: len(over(envelopes)) == len(earlier))
-    assert over(envelopes) == ["completed"] * len(earlier)
-    await peer.until("stream_end")
-    settled = await app.until("permission_cancelled")
-    assert (settled["requestId"], settled["reason"], settled["allow"]) == (asked["request"], "answered", True)
-    assert (await app.until("complete"))["success"] is True
-    (conversation,) = peer.client.conversations.values()
-    assert (conversation.requests, conversation.settled) == ({}, earlier)
-    assert target.exists()
-    (words,) = harness.texts()
-    # The model answers the same in each turn: each client has the text once per turn.
-    assert happy_words(envelopes).count(words) == len(earlier)
-    assert words in conversation.answers[-1].text and len(conversation.answers) == len(earlier)
-    rows = app.client.sessions[harness.session].rows
-    assert [row["content"] for row in rows if row["kind"] == "text"].count(words) == len(earlier)
-    for messages in (tab.frames, direct.client.messages):
-        answers = [message for message in messages if message["type"] == "assistant"]
-        texts = [block.get("text") for message in answers for block in message["message"]["content"]]
-        assert texts.count(words) == len(earlier)
-    assert {line["call"] for line in harness.all("tool.called")} == set(conversation.answers[-1].tools)
-    calls = {line["call"] for line in (*harness.earlier, *harness.events) if line["type"] == "tool.called"}
-    assert calls == set(envelopes.state.results)
-    assert calls == {row["toolId"] for row in rows if row["kind"] == "tool_result"}
-    assert envelopes.state.calls == {}
 
 
 @on_versions(OLDEST, NEWEST)

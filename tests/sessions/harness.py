@@ -225,6 +225,7 @@ class FakeInvitedAgent:
 class FakeKind:
     name = "said"
     tools = TOOLS
+    writes_cli_records = True
     reserved_controls = RESERVED_CONTROLS
 
     def __init__(self) -> None:

@@ -230,6 +230,10 @@ class AgentKind(Protocol):
         """Its tools, for the policy."""
 
     @property
+    def writes_cli_records(self) -> bool:
+        """Whether its records have the form of the CLI, which some clients show as they are."""
+
+    @property
     def reserved_controls(self) -> frozenset[str]:
         """Control requests that clients may not send, because the gateway itself sends or answers them."""
 

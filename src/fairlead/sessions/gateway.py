@@ -111,7 +111,15 @@ class SessionGateway:
                 return cmd.Reply(session=SessionId(str(made)), repeated=True)
         await self._check_new(command.session)
         name, title = event_id(command.session, "session.opened"), clean_title(command.title)
-        opened = ev.SessionOpened(id=name, cwd=cwd, agent=kind.name, title=title, by=who.name, owner=who.user)
+        opened = ev.SessionOpened(
+            id=name,
+            cwd=cwd,
+            agent=kind.name,
+            title=title,
+            by=who.name,
+            owner=who.user,
+            foreign=not kind.writes_cli_records,
+        )
         feed = self.registry.feed(command.session)
         core = await loading.create(self.services, feed, command.session, opened, command.settings, command.resume)
         return self._adopt(core)

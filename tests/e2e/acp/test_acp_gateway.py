@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from e2e.acp.acp_harness import Agent, an_hour_later, each_agent
+from e2e.all_clients import all_clients, answered_on_one
 from e2e.gateway_harness import GatewayHarness, open_gateway, settings
 from fairlead.config import Config
 from fairlead_testing.acp_models import AcpModel
@@ -155,3 +156,15 @@ async def test_a_gateway_that_is_restarted_goes_on_with_the_conversation(
         texts = [line["text"] for line in await harness.log() if line["type"] == "text"]
         assert texts == [f"{GREETING} first", f"{GREETING} second"]
     assert "SCRIPT:text first" in str(acp_model.of("text")[-1].body)
+
+
+@each_agent
+async def test_every_protocol_shows_the_session_and_answers_its_requests(
+    harness: GatewayHarness, acp_model: AcpModel, agent_name: str
+) -> None:
+    await harness.open()
+    requests: list[str] = []
+    async with all_clients(harness) as clients:
+        for answering in ("native", "mylifedb", "direct", "cognova", "claudecodeui"):
+            harness.scene()
+            await answered_on_one(harness, clients, answering, requests, "shell")

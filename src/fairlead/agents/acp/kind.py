@@ -47,6 +47,7 @@ class AcpKind:
     """Implements `model.agents.AgentKind`."""
 
     tools = CATALOGUE
+    writes_cli_records = False
     reserved_controls: frozenset[str] = frozenset()
 
     def __init__(self, settings: AcpSettings, clock: Clock) -> None:

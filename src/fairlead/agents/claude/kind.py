@@ -77,6 +77,7 @@ class ClaudeKind:
     """Implements `model.agents.AgentKind`."""
 
     tools = TOOLS
+    writes_cli_records = True
     reserved_controls = RESERVED_CONTROLS
 
     def __init__(

@@ -21,7 +21,6 @@ from fairlead.model.queries import GetSession, ReadProjection
 from fairlead.model.web.requests import Step
 from fairlead.model.web.sockets import Check, CloseSocket, Effect, Flow, Handshake, RunFlow, Subscribe, Write
 
-ENCODER: Final = DirectEncoder()
 GONE: Final = 4004
 """The close code for an unknown session."""
 
@@ -58,7 +57,7 @@ class DirectConversation:
 
     def _join(self) -> Flow:
         joined = decode_catch_up((yield ReadProjection(self._session, NAME)))
-        yield Subscribe(self._session, Cursor(joined.seq), ENCODER, lost=self.failed)
+        yield Subscribe(self._session, Cursor(joined.seq), DirectEncoder(joined.foreign), lost=self.failed)
         self._init = joined.init
         if joined.init or joined.pending:
             yield Write(joined.frames())

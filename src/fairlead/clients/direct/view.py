@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.model import events as ev
+from fairlead.model.formats.cli_records import cli_records, encode_record
 from fairlead.model.formats.frames import decode_or_none, text_frame
 from fairlead.model.gateway import EncoderWithoutSignals
 from fairlead.model.ids import SessionId
@@ -35,6 +36,11 @@ class _Head(msgspec.Struct):
     subtype: str = ""
 
 
+class _Opened(msgspec.Struct):
+    foreign: bool = False
+
+
+_opened = msgspec.json.Decoder(_Opened)
 _request = msgspec.json.Decoder(_Request)
 _head = msgspec.json.Decoder(_Head)
 
@@ -51,13 +57,23 @@ def agent_line(entry: Entry) -> bytes | None:
     return None if entry.origin == "transcript" and entry.kind == ev.RecordStored.__struct_config__.tag else entry.raw
 
 
+def foreign_lines(session: SessionId, entry: Entry) -> list[bytes]:
+    """Return the lines that the CLI would have written, for an agent that writes others."""
+    event = ev.decode(entry.event)
+    if isinstance(event, ev.UserMessage):
+        return []
+    return [encode_record(record) for record in cli_records(event, session)]
+
+
 class DirectEncoder(EncoderWithoutSignals, frozen=True):
-    """Implements `model.gateway.FrameEncoder`."""
+    """Implements `model.gateway.FrameEncoder`. `foreign`: the agent's own lines do not have the form of the CLI."""
+
+    foreign: bool = False
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
-        raw = agent_line(entry)
-        if raw is not None:
-            return text_frame(raw + b"\n")
+        lines = foreign_lines(session, entry) if self.foreign else _own_lines(entry)
+        if lines:
+            return b"".join(text_frame(raw + b"\n") for raw in lines)
         if entry.kind in _SETTLED:
             settled = _request.decode(entry.event)
             if settled.asked:
@@ -65,10 +81,16 @@ class DirectEncoder(EncoderWithoutSignals, frozen=True):
         return b""
 
 
+def _own_lines(entry: Entry) -> list[bytes]:
+    raw = agent_line(entry)
+    return [] if raw is None else [raw]
+
+
 class DirectCatchUp(msgspec.Struct):
     """The first records for a client that joins: the last `system/init`, and the pending requests in their order."""
 
     seq: int = 0
+    foreign: bool = False
     init: bytes = b""
     pending: dict[str, bytes] = {}
 
@@ -84,11 +106,14 @@ class DirectReducer(MemoryReducer[DirectCatchUp]):
 
     def __init__(self, session: SessionId) -> None:
         super().__init__(DirectCatchUp())
+        self._session = session
 
     def step(self, entry: Entry) -> Sequence[Made]:
         state = self._memory
         state.seq = entry.seq
-        raw = agent_line(entry)
+        if entry.kind == "session.opened":
+            state.foreign = _opened.decode(entry.event).foreign
+        raw = next(iter(foreign_lines(self._session, entry)), None) if state.foreign else agent_line(entry)
         if entry.kind in _ASKING and raw is not None:
             state.pending[_request.decode(entry.event).request] = raw
         elif entry.kind in _SETTLED:

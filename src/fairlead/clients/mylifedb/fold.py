@@ -16,8 +16,9 @@ from fairlead.clients.mylifedb.records import Fields
 from fairlead.clients.mylifedb.streaming import StreamState
 from fairlead.model import events as ev
 from fairlead.model.formats.bounded_tables import drop_oldest
+from fairlead.model.formats.cli_records import cli_records, encode_record
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Entry
+from fairlead.model.store import Entry, Origin
 from fairlead.model.views import Made, MemoryReducer, NewRow, ReplaceRow, Transient
 
 NAME: Final = "mylifedb.1"
@@ -37,7 +38,16 @@ STATE: Final = b"w"
 """The first byte of a transient. An encoder sends `STATE` only to clients that asked for it, the others to all."""
 
 _WEIGHED: Final = frozenset(
-    {"session.changed", "session.forked", "agent.started", "agent.exited", "turn.started", "turn.ended", "error"}
+    {
+        "session.opened",
+        "session.changed",
+        "session.forked",
+        "agent.started",
+        "agent.exited",
+        "turn.started",
+        "turn.ended",
+        "error",
+    }
     | {"tool.called", "permission.asked", "question.asked", "plan.proposed"}
     | {"permission.resolved", "permission.cancelled", "mode.changed", "record", "subagent.started"}
 )
@@ -65,6 +75,8 @@ class MyLifeDbMemory(msgspec.Struct):
     failed: bool = False
     """An error was raised since the last turn ended. Without an agent process: this turn could not be started."""
     turn: bool = False
+    foreign: bool = False
+    """The agent's records do not have the form of the CLI: rows are made from the events."""
     archived: bool = False
     pending: list[str] = []
     result: str = ""
@@ -108,7 +120,11 @@ class MyLifeDbReducer(MemoryReducer[MyLifeDbMemory]):
     def step(self, entry: Entry) -> Sequence[Made]:
         memory = self._memory
         made: list[Made] = []
-        event = ev.decode(entry.event) if entry.kind in _WEIGHED else None
+        weighed = memory.foreign or entry.kind in _WEIGHED
+        event = ev.decode(entry.event) if weighed else None
+        if event is not None and memory.foreign:
+            made.extend(self._foreign(event, entry))
+            entry = msgspec.structs.replace(entry, raw=None)
         if isinstance(event, ev.TurnEnded):
             made.extend(self._end(event, entry))
         if entry.raw is not None:
@@ -150,6 +166,23 @@ class MyLifeDbReducer(MemoryReducer[MyLifeDbMemory]):
             self._memory.result = uuid
             self._memory.wired = True
         return (self._wire_record(entry, fields, kind, uuid),)
+
+    def _foreign(self, event: ev.Event, entry: Entry) -> Sequence[Made]:
+        """Make the records of an agent that writes none of this form. Requests and results are made like those of an
+        agent that died."""
+        made: list[Made] = []
+        if isinstance(event, ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed | ev.TurnEnded):
+            return made
+        for record in cli_records(event, self._session):
+            raw = encode_record(record)
+            if record["type"] == "stream_event":
+                made.extend(self._streamed(raw))
+                continue
+            origin: Origin = "gateway" if isinstance(event, ev.UserMessage) else "agent"
+            fields = records.fields_of(raw) or {}
+            shown = msgspec.structs.replace(entry, raw=raw, origin=origin)
+            made.append(self._wire_record(shown, fields, record["type"], record["uuid"]))
+        return made
 
     def _streamed(self, raw: bytes) -> Sequence[Made]:
         memory = self._memory
@@ -255,6 +288,8 @@ class MyLifeDbReducer(MemoryReducer[MyLifeDbMemory]):
     def _apply(self, event: ev.Event, entry: Entry) -> Sequence[Made]:
         memory = self._memory
         match event:
+            case ev.SessionOpened():
+                memory.foreign = event.foreign
             case ev.TurnStarted():
                 memory.turn = True
             case ev.AgentStarted():

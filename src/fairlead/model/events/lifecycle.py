@@ -17,6 +17,8 @@ class SessionOpened(LifecycleEvent, frozen=True, kw_only=True, tag="session.open
     owner: str | None = None
     """The user who owns the session; None: it is from before sessions had owners, and everybody sees it."""
     shared: tuple[str, ...] = ()
+    foreign: bool = False
+    """The agent's records do not have the form of the CLI: clients that show such records make them from the events."""
 
 
 class SessionForked(LifecycleEvent, frozen=True, kw_only=True, tag="session.forked"):
