@@ -44,8 +44,8 @@ class AcpDriverHarness:
             self.link.says({"jsonrpc": "2.0", "id": message["id"], **body})
 
     async def start(self, resume: str = "", **settings: Any) -> "AcpDriverHarness":
-        launch = Launch(session=SESSION, cwd="/work", settings=Settings(**settings), resume=resume)
-        await self.agent.start(launch, "/work")
+        launch = Launch(session=SESSION, cwd="/srv", settings=Settings(**settings), resume=resume)
+        await self.agent.start(launch, "/srv")
         return self
 
     async def prompt(self, name: str = "m1") -> None:
@@ -73,7 +73,7 @@ async def test_the_start_offers_no_files_and_no_terminals() -> None:
     assert asked["protocolVersion"] == 1
     assert asked["clientCapabilities"]["fs"] == {"readTextFile": False, "writeTextFile": False}
     assert asked["clientCapabilities"]["terminal"] is False
-    assert harness.sent(wire.NEW) == [{"cwd": "/work", "mcpServers": []}]
+    assert harness.sent(wire.NEW) == [{"cwd": "/srv", "mcpServers": []}]
     assert (harness.agent.agent_session, harness.agent.version) == ("s1", "2.0")
     marker = wire.decode_marker(harness.sink.raws[-1])
     assert isinstance(marker, wire.ReadyMarker) and marker.agent_session == "s1"

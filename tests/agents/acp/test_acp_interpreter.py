@@ -43,7 +43,7 @@ def test_a_text_after_a_tool_is_another_message() -> None:
     log = AcpLog()
     log.prompt()
     log.chunk("First.")
-    log.update("tool_call", toolCallId="c1", kind="read", status="completed", locations=[{"path": "/work/project/a"}])
+    log.update("tool_call", toolCallId="c1", kind="read", status="completed", locations=[{"path": "/srv/project/a"}])
     log.chunk("Second.")
     log.answered()
     first, second = [event for event in log.events.values() if isinstance(event, ev.Text)]
