@@ -22,7 +22,7 @@ PROMISED = {
     "hand-over",
     "share",
     "terminal",
-    *("plugins enable", "plugins disable"),
+    *("plugins enable", "plugins disable", "agents add"),
 }
 
 

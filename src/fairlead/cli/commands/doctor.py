@@ -121,6 +121,7 @@ async def _agents(config: settings.Config, env: Mapping[str, str], sandbox: "San
         kinds = agent_kinds(msgspec.structs.replace(config, data=scratch), env, SystemClock(), sandbox=sandbox)
         claude = await kinds["claude"].info()
         demo = await kinds["demo"].info()
+        others = [await kinds[name].info() for name in config.agents]
     if claude.problem:
         level: Literal["warn", "bad"] = "bad" if config.agent == "claude" else "warn"
         yield Finding(level, "claude", "cannot be used", claude.problem)
@@ -132,6 +133,11 @@ async def _agents(config: settings.Config, env: Mapping[str, str], sandbox: "San
         yield Finding("bad", "demo agent", "cannot be used", demo.problem)
     else:
         yield Finding("ok", "demo agent", "ready; see its scripts with: fairlead doctor --scripts")
+    for other in others:
+        if other.problem:
+            yield Finding("bad" if config.agent == other.name else "warn", other.name, "cannot be used", other.problem)
+        else:
+            yield Finding("ok", other.name, f"speaks ACP, at {other.path}")
     chosen = config.agent if config.agent != "auto" else "demo" if claude.problem else "claude"
     yield Finding("ok", "sessions run", chosen)
 
