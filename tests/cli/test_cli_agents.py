@@ -8,51 +8,47 @@ from cli.conftest import Fairlead
 from fairlead.agents.acp.presets import PRESETS
 from fairlead.config import load
 
-pytestmark = pytest.mark.usefixtures("home")
-
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The settings file. Of the presets only gemini is installed."""
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "gemini").write_text("#!/bin/sh\n")
     (programs / "gemini").chmod(0o755)
-    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(programs))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.delenv("FAIRLEAD_CONFIG", raising=False)
-    return tmp_path
+    settings = tmp_path / "config.toml"
+    settings.write_text("port = 8000")
+    return settings
 
 
-def states(fairlead: Fairlead) -> dict[str, str]:
-    return {row["name"]: row["state"] for row in fairlead("agents", "--json").lines}
+def states(fairlead: Fairlead, file: Path) -> dict[str, str]:
+    return {row["name"]: row["state"] for row in fairlead("agents", "--config", str(file), "--json").lines}
 
 
-def test_the_list_shows_what_is_installed_and_what_is_added(fairlead: Fairlead) -> None:
-    assert states(fairlead)["gemini"] == "installed"
-    assert states(fairlead)["opencode"] == "not installed"
+def test_the_list_shows_what_is_installed_and_what_is_added(fairlead: Fairlead, file: Path) -> None:
+    before = states(fairlead, file)
+    assert (before["gemini"], before["opencode"]) == ("installed", "not installed")
     for name in ("gemini", "opencode"):
-        assert fairlead("agents", "add", name).code == 0
-    assert (states(fairlead)["gemini"], states(fairlead)["opencode"]) == ("ready", "missing")
-    assert "gemini --acp" in fairlead("agents").out
+        assert fairlead("agents", "add", name, "--config", str(file)).code == 0
+    after = states(fairlead, file)
+    assert (after["gemini"], after["opencode"]) == ("ready", "missing")
+    assert "gemini --acp" in fairlead("agents", "--config", str(file)).out
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_an_added_agent_is_in_the_settings(name: str, home: Path, fairlead: Fairlead) -> None:
-    file = home / ".config" / "fairlead" / "config.toml"
-    file.parent.mkdir(parents=True)
-    file.write_text("port = 8000")
-    assert fairlead("agents", "add", name).code == 0
-    config = load({"HOME": str(home)}).config
+def test_an_added_agent_is_in_the_settings(name: str, fairlead: Fairlead, file: Path) -> None:
+    assert fairlead("agents", "add", name, "--config", str(file)).code == 0
+    config = load({"HOME": str(file.parent)}, file=file).config
     assert config.port == 8000
     assert config.agents[name].command == PRESETS[name].command
     assert config.agents[name].env == PRESETS[name].env
 
 
-def test_an_agent_is_added_once_and_only_if_it_is_known(home: Path, fairlead: Fairlead) -> None:
-    assert fairlead("agents", "add", "gemini").code == 0
-    before = (home / ".config" / "fairlead" / "config.toml").read_text()
-    again = fairlead("agents", "add", "gemini")
+def test_an_agent_is_added_once_and_only_if_it_is_known(fairlead: Fairlead, file: Path) -> None:
+    assert fairlead("agents", "add", "gemini", "--config", str(file)).code == 0
+    before = file.read_text()
+    again = fairlead("agents", "add", "gemini", "--config", str(file))
     assert again.code != 0 and "already" in again.err
-    assert fairlead("agents", "add", "cobol").code != 0
-    assert (home / ".config" / "fairlead" / "config.toml").read_text() == before
+    assert fairlead("agents", "add", "cobol", "--config", str(file)).code != 0
+    assert file.read_text() == before
