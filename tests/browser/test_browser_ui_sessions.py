@@ -8,6 +8,7 @@ from playwright.async_api import Browser, Locator, expect
 
 from browser.chromium import async_fixture, eventually
 from browser.ui_harness import PHONE, Device, UiHarness, open_ui
+from fairlead.config import AgentConfig
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
@@ -261,6 +262,32 @@ async def test_everything_works_with_the_keyboard(harness: UiHarness) -> None:
     await expect(page.get_by_role("menuitem", name="Delete…")).to_be_focused()
     await page.keyboard.press("Escape")
     assert await eventually(focused, bool) == "Session menu"
+
+
+@async_fixture
+async def agents_harness(
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[UiHarness]:
+    """A gateway whose settings have two further agents: one that is installed, and one that is not."""
+    agents = {"other": AgentConfig(command=("cat",)), "missing": AgentConfig(command=("no-such-agent",))}
+    async with open_ui(chromium, tmp_path, monkeypatch, scripted=False, agents=agents) as made:
+        yield made
+
+
+async def test_a_new_session_runs_the_chosen_agent(agents_harness: UiHarness) -> None:
+    """The agents of the settings are offered, those that cannot run are not."""
+    page = (await agents_harness.device(at="/app/new")).page
+    agents = page.get_by_label("Agent")
+    await expect(agents.locator("option", has_text="demo")).to_have_count(1)
+    await expect(agents).to_have_value("demo")
+    await expect(agents.locator("option", has_text="missing (not available)")).to_be_disabled()
+    await agents.select_option("other")
+    # It runs on stdio only.
+    await expect(page.get_by_label("Link").locator("option")).to_have_count(1)
+    await page.get_by_role("button", name="Start session").click()
+    await page.wait_for_url("**/app/s/*")
+    (session,) = (await agents_harness.http.get("/v1/sessions")).json()["sessions"]
+    assert session["agent"] == "other"
 
 
 async def test_a_subagents_sentences_stand_in_its_thread_while_it_works(harness: UiHarness) -> None:

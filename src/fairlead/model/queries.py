@@ -94,6 +94,10 @@ class ReadUsageStats(QueryBase[UsageStats], frozen=True):
     offset: int = 0
 
 
+class ListAgents(QueryBase["tuple[AgentView, ...]"], frozen=True):
+    """The agents that sessions can run."""
+
+
 class WaitLoaded(QueryBase[bool], frozen=True):
     """Answered when all of a session's history is in its log: a large file is imported while the session is already
     open. With `wait` false it is answered at once.
@@ -143,7 +147,8 @@ class ReadProjection(QueryBase[bytes], frozen=True):
 SessionQuery = GetSession | ReadMessages | ReadEvents | ReadQueue | PreviewTranscript | WaitLoaded | WaitDelivered
 ProjectionQuery = ReadRows | FindRow | ReadProjection
 PermissionQuery = ListPermissions | FindPermission | ExplainPermission
-Query = SessionQuery | ProjectionQuery | PermissionQuery | ListSessions | SearchText | ReadUsage | ReadUsageStats
+OverviewQuery = ListSessions | ListAgents | SearchText | ReadUsage | ReadUsageStats
+Query = SessionQuery | ProjectionQuery | PermissionQuery | OverviewQuery
 
 
 def every_session(**wanted: Any) -> Generator[ListSessions, SessionPage, list[Summary]]:
@@ -156,6 +161,17 @@ def every_session(**wanted: Any) -> Generator[ListSessions, SessionPage, list[Su
         if not page.next:
             return found
         before = page.next
+
+
+class AgentView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An agent that sessions can run. `default`: sessions run it unless they name another. `problem`: why it cannot
+    run, and what to do. `links`: the ways in which it can be connected."""
+
+    name: str
+    default: bool = False
+    version: str = ""
+    problem: str = ""
+    links: tuple[str, ...] = ()
 
 
 class PendingView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

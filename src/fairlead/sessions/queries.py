@@ -83,6 +83,8 @@ class QueryHandler:
                 return _pending(found.core.session, pending)
             case q.ExplainPermission():
                 return await explain(*await self._asked(who, query.request), query)
+            case q.ListAgents():
+                return tuple([await self._agent(name) for name in self.services.kinds])
             case q.ReadUsageStats():
                 return await store.usage_stats(query.since, query.until, query.offset, who.seen_by)
             case _:
@@ -127,6 +129,16 @@ class QueryHandler:
 
     async def _state(self, session: SessionId) -> SessionState:
         return (await self.registry.get(session)).core.state
+
+    async def _agent(self, name: str) -> q.AgentView:
+        info = await self.services.kinds[name].info()
+        return q.AgentView(
+            name=name,
+            default=name == self.services.default_agent,
+            version=info.version,
+            problem=info.problem,
+            links=tuple(link for link, about in info.ways.items() if about == "yes"),
+        )
 
     async def _session(self, session: SessionId) -> q.SessionView:
         found = await self.registry.get(session)

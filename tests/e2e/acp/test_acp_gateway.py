@@ -19,6 +19,9 @@ AFTER_DENIAL = {"gemini": "completed", "opencode": "completed", "codex": "cancel
 """How a turn ends in which a permission was denied: Codex stops it."""
 
 
+STOPS = ("permission.asked", "turn.ended")
+
+
 def configured(agent: Agent, tmp_path: Path, cwd: Path, **more: Any) -> Config:
     agents = {agent.name: {"command": agent.command, "env": list(agent.env)}}
     return settings(tmp_path / "data", cwd, agents=agents, agent=agent.name, **more)
@@ -168,3 +171,22 @@ async def test_every_protocol_shows_the_session_and_answers_its_requests(
         for answering in ("native", "mylifedb", "direct", "cognova", "claudecodeui"):
             harness.scene()
             await answered_on_one(harness, clients, answering, requests, "shell")
+
+
+@each_agent
+async def test_the_gateways_files_are_out_of_reach_even_if_a_person_allows_everything(
+    harness: GatewayHarness, acp_model: AcpModel, agent_name: str, tmp_path: Path
+) -> None:
+    """The fence denies what the agent asks; the sandbox hides the file from what it does without asking."""
+    canary = tmp_path / "data" / "canary.txt"
+    canary.write_text("a secret of the gateway")
+    await harness.open()
+    for script in (f"shell cat {canary}", f"read {canary}", f"write {canary}", f"shell rm -f {canary}"):
+        await harness.send(f"SCRIPT:{script}")
+        while (event := await harness.until(lambda line: line["type"] in STOPS))["type"] != "turn.ended":
+            # The fence may have been faster.
+            await harness.ask("answer", session=harness.session, request=event["request"], behavior="allow")
+    assert canary.read_text() == "a secret of the gateway"
+    assert "a secret of the gateway" not in str([request.body for request in acp_model.requests])
+    assert "a secret of the gateway" not in str(await harness.log())
+    assert {line["how"] for line in harness.all("permission.resolved") if line["behavior"] == "deny"} <= {"fence"}

@@ -81,6 +81,15 @@ export interface Hit {
   title: string;
 }
 
+/** An agent that sessions can run. */
+export interface Agent {
+  name: string;
+  default?: boolean;
+  version?: string;
+  problem?: string;
+  links?: string[];
+}
+
 export interface Reply {
   session: string;
   seq?: number;

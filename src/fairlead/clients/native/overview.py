@@ -1,4 +1,4 @@
-"""REST for the message queue, permissions, usage and search."""
+"""REST for the message queue, permissions, agents, usage and search."""
 
 from fairlead.clients.native import schemas as b
 from fairlead.clients.native.sessions import PATH, idempotency_key
@@ -81,6 +81,12 @@ def answer(request: Request) -> Steps:
         interrupt=body.interrupt,
     )
     return json_response(reply)
+
+
+@routes.get("/v1/agents", "view", "agents.list", answer=b.AgentList)
+def agents(request: Request) -> Steps:
+    """The agents that sessions can run."""
+    return json_response(b.AgentList((yield q.ListAgents())))
 
 
 @routes.get("/v1/usage", "view", "usage.all", about="Turns, tokens and cost of all sessions.", answer=q.UsageView)

@@ -7,7 +7,7 @@ import msgspec
 from fairlead.auth.api.credentials import DEFAULT_SCOPES, CredentialView, UserView
 from fairlead.model.auth import Scope
 from fairlead.model.commands import Link, Settings
-from fairlead.model.queries import PendingView, QueuedView
+from fairlead.model.queries import AgentView, PendingView, QueuedView
 from fairlead.model.store import SearchHit
 from fairlead.sessions.api.folders import TrustedFolder
 
@@ -189,6 +189,10 @@ class Queue(msgspec.Struct, frozen=True):
 
 class Hits(msgspec.Struct, frozen=True):
     hits: tuple[SearchHit, ...]
+
+
+class AgentList(msgspec.Struct, frozen=True):
+    agents: tuple[AgentView, ...]
 
 
 class TokenList(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ import { go, params } from "../../router";
 import { advice } from "../../state/notes";
 import { may } from "../../wire/login";
 import { type WireError, rest } from "../../wire/rest";
-import type { Reply } from "../../wire/types";
+import type { Agent, Reply } from "../../wire/types";
 import { LINKS, MODELS, MODES } from "./choices";
 import { FolderPicker } from "./folders";
 
@@ -18,13 +18,14 @@ const LAST = "fairlead.new";
 
 interface Chosen {
   cwd: string;
+  agent: string;
   model: string;
   mode: string;
   link: string;
 }
 
 function lastChosen(): Chosen {
-  const fallback = { cwd: "", model: "", mode: "default", link: "stdio" };
+  const fallback = { cwd: "", agent: "", model: "", mode: "default", link: "stdio" };
   try {
     return { ...fallback, ...(JSON.parse(localStorage.getItem(LAST) ?? "{}") as Partial<Chosen>) };
   } catch {
@@ -42,20 +43,32 @@ export function NewSession() {
   const [picking, setPicking] = useState(false);
   const [error, setError] = useState<WireError | null>(null);
   const [busy, setBusy] = useState(false);
+  const [agents, setAgents] = useState<Agent[]>([]);
   const key = useRef(crypto.randomUUID());
   const set = (change: Partial<Chosen>) => setChosen({ ...chosen, ...change });
   const folders = [...new Set(summaries.value.map((one) => one.cwd))].slice(0, 30);
 
+  // The settings may have lost the agent or the link of the last session.
+  const agent = agents.find((one) => one.name === chosen.agent) ?? agents.find((one) => one.default);
+  const links = LINKS.filter((one) => !agent?.links?.length || agent.links.includes(one.value));
+  const link = links.some((one) => one.value === chosen.link) ? chosen.link : "stdio";
+
   useEffect(() => {
     document.title = "New session · Fairlead";
+    // Without the list, sessions run the gateway's default agent.
+    rest.get<{ agents: Agent[] }>("/v1/agents").then(
+      (found) => setAgents(found.agents),
+      () => undefined,
+    );
   }, []);
 
   const create = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
     setError(null);
-    const settings = { model: chosen.model, mode: chosen.mode, link: chosen.link };
-    const body = { cwd: chosen.cwd, title: title.trim(), settings, ...(text.trim() ? { text } : {}) };
+    const settings = { model: chosen.model, mode: chosen.mode, link };
+    const named = agent && !agent.default ? { agent: agent.name } : {};
+    const body = { cwd: chosen.cwd, title: title.trim(), settings, ...named, ...(text.trim() ? { text } : {}) };
     try {
       // A repeated request has the same key, so that it creates only one session.
       const made = await rest.post<Reply>("/v1/sessions", body, { headers: { "Idempotency-Key": key.current } });
@@ -107,6 +120,23 @@ export function NewSession() {
           />
         </Field>
         <div class="columns">
+          {agents.length > 1 && (
+            <Field label="Agent" hint={agent?.problem}>
+              <select
+                class="input"
+                value={agent?.name}
+                onChange={(event) => set({ agent: event.currentTarget.value })}
+              >
+                {agents.map((one) => (
+                  <option key={one.name} value={one.name} disabled={Boolean(one.problem)}>
+                    {one.name} {one.version}
+                    {one.default ? " (default)" : ""}
+                    {one.problem ? " (not available)" : ""}
+                  </option>
+                ))}
+              </select>
+            </Field>
+          )}
           <Field label="Mode">
             <select
               class="input"
@@ -137,8 +167,8 @@ export function NewSession() {
             ))}
           </datalist>
           <Field label="Link">
-            <select class="input" value={chosen.link} onChange={(event) => set({ link: event.currentTarget.value })}>
-              {LINKS.map((one) => (
+            <select class="input" value={link} onChange={(event) => set({ link: event.currentTarget.value })}>
+              {links.map((one) => (
                 <option key={one.value} value={one.value}>
                   {one.label}
                 </option>
