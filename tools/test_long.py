@@ -30,7 +30,7 @@ def main() -> int:
     commit = git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
     begun = time.monotonic()
     RULES.unlink(missing_ok=True)
-    env = {**os.environ, "FAIRLEAD_SEED": str(seed), "FAIRLEAD_CLIS": "all"}
+    env = {**os.environ, "FAIRLEAD_SEED": str(seed), "FAIRLEAD_CLIS": "all", "FAIRLEAD_ACP": "all"}
     pytest = ["tools/innet", sys.executable, "-m", "pytest"]
     long = [*pytest, "-m", "long", "--timeout=0", f"--rules-file={RULES}", "tests"]
     code = subprocess.run(long, cwd=ROOT, env=env, check=False).returncode

@@ -1,6 +1,7 @@
 """The harness of the ACP agents itself: each real agent does what the scripted model says, over plain pipes.
 
-What differs between the agents is in these tests, because Fairlead must be right for all of them.
+What differs between the agents is in these tests, because Fairlead must be right for all of them. Those that start an
+agent run in `make test-long`: test_acp_gateway.py shows the same through the gateway.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ def errors(tmp_path: Path) -> Path:
     return tmp_path / "stderr.txt"
 
 
+@pytest.mark.long
 @each_agent
 async def test_an_agent_answers_and_asks_before_it_acts(
     agent: Agent, acp_model: AcpModel, cli_cwd: Path, errors: Path
@@ -60,6 +62,7 @@ async def test_an_agent_answers_and_asks_before_it_acts(
     assert [request.path for request in acp_model.requests if request.dialect == "other"] == []
 
 
+@pytest.mark.long
 @each_agent
 async def test_an_agent_shows_a_file_before_it_writes_it(
     agent: Agent, acp_model: AcpModel, cli_cwd: Path, errors: Path
@@ -85,6 +88,7 @@ async def test_an_agent_shows_a_file_before_it_writes_it(
     assert "hello" in acp_model.of("edit")[1].results[0], "the model has read the file before"
 
 
+@pytest.mark.long
 @each_agent
 async def test_a_cancelled_or_failed_prompt_leaves_the_session_usable(
     agent: Agent, acp_model: AcpModel, cli_cwd: Path, errors: Path
@@ -111,6 +115,7 @@ async def test_a_cancelled_or_failed_prompt_leaves_the_session_usable(
     assert len(acp_model.of("text")) == 1
 
 
+@pytest.mark.long
 @each_agent
 async def test_a_session_goes_on_in_a_second_process(
     agent: Agent, acp_model: AcpModel, cli_home: Path, cli_cwd: Path, errors: Path
