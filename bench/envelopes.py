@@ -11,11 +11,12 @@ from typing import Any, get_args
 
 import msgspec
 
+from fairlead.agents.claude.interpreter.subagent_ids import subagent_id
 from fairlead.auth.api.session_keys import Scheme, SessionKey
 from fairlead.clients.happy.mapper import HappyReducer
 from fairlead.clients.happy.messages import HappyEncoder
 from fairlead.model import events as ev
-from fairlead.model.ids import CallId, EventId, MessageId, SessionId, TurnId, subagent_id
+from fairlead.model.ids import CallId, EventId, MessageId, SessionId, TurnId
 from fairlead.model.store import Entry
 from fairlead.model.views import NewRow
 from figures import Figures, table

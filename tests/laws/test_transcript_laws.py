@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from agents.claude_transcripts.transcript_files import SESSION, SIDE_ROWS, Row, Writer, line, lines, three_subagents
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
+from fairlead.agents.claude.interpreter.subagent_ids import subagent_id
 from fairlead.agents.claude.transcripts.reader import SessionReader
 from fairlead.model import events as ev
 from fairlead.model.agents import Record
-from fairlead.model.ids import SessionId, subagent_id
+from fairlead.model.ids import SessionId
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "transcripts"
 RECORDED = sorted(path.name for path in GOLDEN.iterdir())

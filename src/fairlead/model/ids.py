@@ -51,9 +51,10 @@ def turn_id(session: SessionId, origin: str) -> TurnId:
     return TurnId("t" + "".join(digits))
 
 
-def subagent_id(call: str) -> SubagentId:
-    """Happy's formula: clients of that protocol already know subagents by it."""
-    return SubagentId("c" + hashlib.sha256(f"claude-subagent:{call}".encode()).hexdigest()[:23])
+def subagent_id(agent: str, call: str) -> SubagentId:
+    """The subagent that a call of this kind of agent started. Clients of the Happy protocol know subagents by this
+    formula."""
+    return SubagentId("c" + hashlib.sha256(f"{agent}-subagent:{call}".encode()).hexdigest()[:23])
 
 
 def event_id(record: str, kind: str, block: int | str = 0) -> EventId:

@@ -25,8 +25,8 @@ from agents.claude.record_builders import (
     user,
 )
 from fairlead.agents.claude.interpreter.state import CALLS_OPEN, HELD_RECORDS
+from fairlead.agents.claude.interpreter.subagent_ids import subagent_id
 from fairlead.model import events as ev
-from fairlead.model.ids import subagent_id
 
 T = "toolu_task"
 CHILD = subagent_id(T)

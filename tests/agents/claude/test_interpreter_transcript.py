@@ -21,8 +21,8 @@ from agents.claude.record_builders import (
     the,
     use,
 )
+from fairlead.agents.claude.interpreter.subagent_ids import subagent_id
 from fairlead.model import events as ev
-from fairlead.model.ids import subagent_id
 
 
 def says(*blocks: Any, stop_reason: str | None = "end_turn", message: str = "msg_1", **fields: Any) -> Input:

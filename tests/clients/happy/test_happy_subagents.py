@@ -17,7 +17,7 @@ from clients.happy.envelopes import (
     row,
     text,
 )
-from fairlead.model.ids import subagent_id
+from fairlead.agents.claude.interpreter.subagent_ids import subagent_id
 
 P1, P2 = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
 

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from clients.happy.envelopes import MappedSession, assert_balanced, assistant, call, kinds, over, prompt, text
+from fairlead.agents.claude.interpreter.subagent_ids import subagent_id
 from fairlead.model import events as ev
-from fairlead.model.ids import CallId, EventId, RequestId, TurnId, subagent_id
+from fairlead.model.ids import CallId, EventId, RequestId, TurnId
 
 P1, P2 = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
 

@@ -385,6 +385,7 @@ def test_a_value_that_may_be_the_port_asks(line: str) -> None:
     [
         ".bashrc", ".profile", ".zshenv", ".ssh/authorized_keys", ".gitconfig", ".git/hooks/pre-commit", ".husky/pre-push", ".envrc",
         ".npmrc", ".claude/settings.json", ".mcp.json", ".config/systemd/user/x.service", ".config/autostart/x.desktop",
+        ".gemini/settings.json", ".codex/config.toml", "opencode.json", ".config/opencode/opencode.json",
         ".local/bin/x", ".config/fish/config.fish", ".GIT/config", "sub/.git/config", ".vscode/tasks.json", "crontabs/root",
     ],
 )  # fmt: skip

@@ -205,7 +205,7 @@ class HappyReducer(MemoryReducer[MapperMemory]):
         memory = self._memory
         child = ""
         if event.name in (en.HIDDEN, en.VISIBLE):
-            child = subagent_id(event.call)
+            child = subagent_id("claude", event.call)
             known = memory.subagents.setdefault(child, MappedSubagent(event.call))
             known.title = en.subagent_title(event.input)
             known.hidden = event.name == en.HIDDEN
@@ -222,7 +222,7 @@ class HappyReducer(MemoryReducer[MapperMemory]):
             return
         subagent = memory.calls.pop(event.call)
         end = en.call_end(event.call, event.content, event.is_error, event.status == "interrupted")
-        child = memory.subagents.get(subagent_id(event.call))
+        child = memory.subagents.get(subagent_id("claude", event.call))
         if child is not None and not child.over and not event.background:
             memory.held[event.call] = HeldEnd(end, event.id, subagent)
             return

@@ -13,9 +13,10 @@ from fairlead.agents.claude.interpreter.state import (
     UnresolvedRecords,
 )
 from fairlead.agents.claude.interpreter.step import Step
+from fairlead.agents.claude.interpreter.subagent_ids import subagent_id
 from fairlead.model.events import Block, Event, Notice, SubagentResolved, ToolCalled, UserMessage
 from fairlead.model.formats.bounded_tables import trim
-from fairlead.model.ids import CallId, MessageId, subagent_id
+from fairlead.model.ids import CallId, MessageId
 
 AGENT_KEY: Final = "agent:"
 ROW_KEY: Final = "row:"

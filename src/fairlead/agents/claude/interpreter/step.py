@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead.agents.claude.interpreter.state import CALLS_SEEN, DeferredRecord, InterpreterState, MessageStream
+from fairlead.agents.claude.interpreter.subagent_ids import subagent_id
 from fairlead.agents.claude.versions import Abilities, parse_version
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.events import Delta, Event, RecordStored, ToolEnded, ToolProgress
-from fairlead.model.ids import CallId, SessionId, TurnId, event_id, subagent_id
+from fairlead.model.ids import CallId, SessionId, TurnId, event_id
 from fairlead.model.store import Origin
 
 Replay = Callable[["Step", DeferredRecord, str], None]

@@ -19,11 +19,12 @@ from fairlead.agents.claude.interpreter.state import (
     OpenTask,
 )
 from fairlead.agents.claude.interpreter.step import Step
+from fairlead.agents.claude.interpreter.subagent_ids import subagent_id
 from fairlead.agents.claude.wire.records import BaseRecord, UserRecord, as_text
 from fairlead.model.content import content_blocks, plain_text
 from fairlead.model.events import SubagentEnded, SubagentStarted, ToolCalled, ToolEnded
 from fairlead.model.formats.bounded_tables import put
-from fairlead.model.ids import CallId, subagent_id
+from fairlead.model.ids import CallId
 
 SPAWNING: Final = frozenset({"Task", "Agent"})
 """Tools that start a subagent: `Task` was renamed to `Agent`, and both occur."""

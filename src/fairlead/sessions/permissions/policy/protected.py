@@ -7,7 +7,8 @@ from fairlead.sessions.permissions.name_sets import names
 
 # Names anywhere in a path.
 _NAMES = names(
-    ".git .hg .svn .claude .mcp.json .claude.json .bashrc .bash_profile .bash_login .bash_logout .bash_aliases "
+    ".git .hg .svn .claude .mcp.json .claude.json .gemini .codex .opencode opencode.json opencode.jsonc .cursor .qwen "
+    ".goosehints .bashrc .bash_profile .bash_login .bash_logout .bash_aliases "
     ".bash_history .profile .zshrc .zshenv .zprofile .zlogin .zlogout .zsh_plugins .kshrc .cshrc .tcshrc .login "
     ".logout .inputrc .oh-my-zsh .antigenrc .xonshrc .ssh .gnupg .gitconfig .git-credentials .gitmodules .hgrc .netrc "
     ".pgpass .aws .azure .gcloud .kube .docker .husky .githooks .envrc .direnvrc .pre-commit-config.yaml lefthook.yml "
@@ -22,7 +23,8 @@ _NAMES = names(
 _PAIRS = {
     ".config": names(
         "fairlead systemd autostart fish git nvim vim environment.d plasma-workspace gh hub pip npm yarn nushell kitty "
-        "alacritty wezterm tmux direnv mise zsh sway i3 hypr powershell containers helm code cursor zed ranger mpv lf"
+        "alacritty wezterm tmux direnv mise zsh sway i3 hypr powershell containers helm code cursor zed ranger mpv lf "
+        "opencode goose"
     ),
     ".local": names("bin"),
     ".local/share": names("applications systemd dbus-1 nautilus kservices5 zsh bash-completion fairlead"),
