@@ -40,6 +40,15 @@ class LoopbackServer:
         self._server.should_exit = True
         self._server.force_exit = True
         await self.served()
+        # A client may have connected while the server stopped: asyncio needs up to two steps to accept it, and then
+        # nobody would close its connection.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        connections = self._server.server_state.connections
+        for connection in list(connections):
+            connection.transport.abort()
+        while connections:
+            await asyncio.sleep(0)
 
     async def served(self) -> None:
         """Returns when the server has ended."""

@@ -44,6 +44,10 @@ class Relay:
 
     async def __aexit__(self, *_: object) -> None:
         await self.away()
+        # A connection that was being accepted: asyncio needs up to two steps for that.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await self.cut()
 
     def aim(self, urls: Sequence[str]) -> tuple[str, ...]:
         """Our addresses in place of the gateway's own."""
@@ -108,9 +112,12 @@ class Relay:
         if self.slam:
             await self._refuse(writer, b"")
             return
+        # From the beginning: a relay that ends while it connects to the gateway must cut this end too.
+        self._writers.add(writer)
         try:
             inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._target)
         except OSError:  # the gateway has ended; its CLI is about to end
+            self._writers.discard(writer)
             writer.transport.abort()
             return
         both = {writer, inner_writer}
