@@ -42,7 +42,7 @@ class Relay:
         await self.listen()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *ended: object) -> None:
         await self.away()
         # A connection that was being accepted: asyncio needs up to two steps for that.
         for _ in range(3):
