@@ -82,8 +82,9 @@ class AcpAgent(AgentDriver):
         self._heard = asyncio.Event()
         self._prompt: wire.RpcId | None = None
         self._answers: dict[str, Any] = {}
-        """The agent's answers to `initialize` and to the request that opened the conversation."""
+        """The agent's answer to `initialize`."""
         self._opened: dict[str, Any] = {}
+        """Its answer to the request that opened the conversation."""
 
     # --- the start
 
@@ -106,6 +107,8 @@ class AcpAgent(AgentDriver):
         else:
             self._opened = await self._ask_session(wire.NEW, where)
             self.agent_session = as_text(self._opened.get("sessionId"))
+            if not self.agent_session:
+                raise AgentRefused(f"The agent {self._name} opened a conversation without an id.")
         marker = wire.ReadyMarker(
             process=self.process,
             agent_session=self.agent_session,

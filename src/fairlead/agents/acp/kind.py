@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -95,6 +96,13 @@ class AcpKind:
         if launch.settings.link != "stdio":
             raise BadRequest(NO_OTHER_LINK.format(self.name))
         cwd = await asyncio.to_thread(os.path.realpath, launch.cwd)
+        found = "" if launch.trusted else await asyncio.to_thread(project_settings, cwd)
+        if found:
+            raise BadRequest(
+                f"The folder is not trusted, and {found} may let the agent {self.name} act without asking. Look at it, "
+                f"then trust the folder: fairlead trust {shlex.quote(launch.cwd)}",
+                path=found,
+            )
         argv = [self._program(), *settings.command[1:]]
         env = basic_environment(settings.host, settings.pass_env)
         child = start_child(argv, env=env, cwd=cwd, clock=self._clock, sandbox=settings.sandbox)
@@ -144,6 +152,22 @@ class AcpKind:
 
     async def end(self, child: ProcessInfo) -> None:
         await stop_orphan(Process(child.pid, child.started), child.group, self._clock, self._settings.patience)
+
+
+PROJECT_SETTINGS: Final = (".gemini", ".codex", ".opencode", "opencode.json", "opencode.jsonc", ".goose", ".qwen")
+"""Files with which a project configures agents: what they ask for, which programs they start."""
+
+
+def project_settings(cwd: str) -> str:
+    """The first such file in a folder or above it, up to the root of its repository; empty if there is none."""
+    folder = Path(cwd)
+    places = [folder, *folder.parents]
+    roots = [place for place in places if (place / ".git").exists()]
+    for place in places[: places.index(roots[0]) + 1] if roots else places[:1]:
+        for name in PROJECT_SETTINGS:
+            if (place / name).exists():
+                return str(place / name)
+    return ""
 
 
 def _block(block: Content) -> dict[str, Any]:
