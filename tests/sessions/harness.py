@@ -15,6 +15,7 @@ from fairlead.agents.claude.tools import RESERVED_CONTROLS, TOOLS
 from fairlead.agents.claude.wire.control import user_line
 from fairlead.model import events as ev
 from fairlead.model.agents import (
+    CAPABILITIES,
     AgentInfo,
     AgentInvitation,
     AgentSink,
@@ -225,6 +226,7 @@ class FakeInvitedAgent:
 class FakeKind:
     name = "said"
     tools = TOOLS
+    capabilities = CAPABILITIES
     writes_cli_records = True
     reserved_controls = RESERVED_CONTROLS
 

@@ -5,7 +5,7 @@ A kind of agent provides two things: a running `Agent` for a session, which is a
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, get_args
 
 import msgspec
 
@@ -17,6 +17,11 @@ from fairlead.model.policy import Verdict
 from fairlead.model.store import Origin
 from fairlead.model.tools import ToolCatalogue
 from fairlead.model.web.routes import ClientProtocol
+
+Capability = Literal["rewind", "fork", "steer", "thinking", "edited_input", "variables"]
+"""What an agent may be able to do beyond a conversation: restore files, continue in a copy of the conversation, accept
+messages in a running turn, a thinking budget, a changed input of a tool, environment variables while it runs."""
+CAPABILITIES: Final[frozenset[Capability]] = frozenset(get_args(Capability))
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -228,6 +233,9 @@ class AgentKind(Protocol):
     @property
     def tools(self) -> ToolCatalogue:
         """Its tools, for the policy."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]: ...
 
     @property
     def writes_cli_records(self) -> bool:

@@ -172,6 +172,8 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: str = ""
     problem: str = ""
     links: tuple[str, ...] = ()
+    cannot: tuple[str, ...] = ()
+    """The capabilities that it does not have."""
 
 
 class PendingView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -254,6 +256,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     rules: tuple[str, ...] = ()
     watchers: tuple[str, ...] = ()
     handover: HandoverView | None = None
+    cannot: tuple[str, ...] = ()
+    """The capabilities that this session's agent does not have."""
 
 
 class EventPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -168,6 +168,7 @@ class SessionGateway:
 
     async def _fork(self, who: Identity, command: cmd.Fork) -> cmd.Reply:
         parent = await self.registry.get(command.session)
+        parent.require_capability(command)
         await self._check_new(command.child)
         async with parent.core.client_lock():
             state = parent.core.state

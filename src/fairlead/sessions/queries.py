@@ -7,6 +7,7 @@ import msgspec
 
 from fairlead.model import events as ev
 from fairlead.model import queries as q
+from fairlead.model.agents import CAPABILITIES, AgentKind
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId
@@ -138,6 +139,7 @@ class QueryHandler:
             version=info.version,
             problem=info.problem,
             links=tuple(link for link, about in info.ways.items() if about == "yes"),
+            cannot=_missing(self.services.kinds[name]),
         )
 
     async def _session(self, session: SessionId) -> q.SessionView:
@@ -154,6 +156,7 @@ class QueryHandler:
             rules=state.rules,
             watchers=log.feed.names,
             handover=_handover(found),
+            cannot=_missing(found.kind),
         )
 
     def _page(self, session: SessionId, page: Page, following: int | None) -> q.EventPage:
@@ -210,3 +213,7 @@ def _queue(state: SessionState) -> tuple[q.QueuedView, ...]:
         q.QueuedView(message=item.message, by=item.by, content=msgspec.to_builtins(item.content))
         for item in state.queue
     )
+
+
+def _missing(kind: AgentKind) -> tuple[str, ...]:
+    return tuple(sorted(CAPABILITIES - kind.capabilities))

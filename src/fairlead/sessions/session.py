@@ -7,14 +7,15 @@ reaches the agent. The gateway checks the permission to send it, not this file.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
+from fairlead.model.agents import Capability
 from fairlead.model.auth import Identity
-from fairlead.model.errors import BadRequest, FairleadError, NotAllowed
+from fairlead.model.errors import AgentRefused, BadRequest, FairleadError, NotAllowed
 from fairlead.model.ids import MessageId, event_id
 from fairlead.model.policy import Behavior
 from fairlead.model.scopes import check_difference
@@ -28,6 +29,15 @@ from fairlead.sessions.process.handover import Handovers
 from fairlead.sessions.process.supervisor import AgentSupervisor
 
 logger = logging.getLogger("fairlead.session")
+
+NEEDS: Final[dict[type[cmd.Command], tuple[Capability, str]]] = {
+    cmd.Rewind: ("rewind", "restore files"),
+    cmd.Fork: ("fork", "continue in a copy of its conversation"),
+    cmd.Steer: ("steer", "accept messages in a running turn: wait for its end, or interrupt it"),
+    cmd.SetThinking: ("thinking", "take a thinking budget"),
+    cmd.SetVariables: ("variables", "accept environment variables while it runs"),
+}
+"""The capability that a command needs, and how it is named in an error."""
 
 
 class Session:
@@ -79,6 +89,7 @@ class Session:
 
     async def _do(self, who: Identity, command: cmd.Command) -> cmd.Reply:
         by = who.name
+        self.require_capability(command)
         match command:
             case cmd.Send():
                 return await self._send(command, by)
@@ -125,6 +136,12 @@ class Session:
                 raise BadRequest(f"{type(command).__name__} is not a command within a session.")
             case _:
                 assert_never(command)
+
+    def require_capability(self, command: cmd.Command) -> None:
+        """Raise AgentRefused if the agent lacks what this command needs."""
+        needed = NEEDS.get(type(command))
+        if needed is not None and needed[0] not in self.kind.capabilities:
+            raise AgentRefused(f"The agent {self.kind.name} cannot {needed[1]}.", capability=needed[0])
 
     async def change(self, command: cmd.Command, decided: Callable[[str], ev.Event | None]) -> cmd.Reply:
         """Log an event that another component decides about this session; a repeated key gets the stored reply."""

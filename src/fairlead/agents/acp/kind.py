@@ -16,7 +16,17 @@ from fairlead.agents.acp.interpreter.interpreter import AcpInterpreter
 from fairlead.agents.acp.tools import CATALOGUE
 from fairlead.agents.environment import basic_environment
 from fairlead.agents.links.stdio import StdioLink, start_child
-from fairlead.model.agents import AgentInfo, AgentSink, Exit, Interpreter, InvitedAgent, Launch, ProcessInfo, Record
+from fairlead.model.agents import (
+    AgentInfo,
+    AgentSink,
+    Capability,
+    Exit,
+    Interpreter,
+    InvitedAgent,
+    Launch,
+    ProcessInfo,
+    Record,
+)
 from fairlead.model.content import Content, ImageBlock, OtherBlock, TextBlock
 from fairlead.model.errors import AgentMissing, AgentRefused, BadRequest
 from fairlead.model.ids import MessageId, SessionId
@@ -48,6 +58,7 @@ class AcpKind:
     """Implements `model.agents.AgentKind`."""
 
     tools = CATALOGUE
+    capabilities: frozenset[Capability] = frozenset()
     writes_cli_records = False
     reserved_controls: frozenset[str] = frozenset()
 

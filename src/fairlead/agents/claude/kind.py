@@ -30,6 +30,7 @@ from fairlead.agents.links import DialInTokens
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.agents.links.stdio import StdioLink, start_child
 from fairlead.model.agents import (
+    CAPABILITIES,
     AgentInfo,
     AgentInvitation,
     AgentSink,
@@ -77,6 +78,7 @@ class ClaudeKind:
     """Implements `model.agents.AgentKind`."""
 
     tools = TOOLS
+    capabilities = CAPABILITIES
     writes_cli_records = True
     reserved_controls = RESERVED_CONTROLS
 

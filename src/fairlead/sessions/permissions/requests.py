@@ -13,7 +13,7 @@ import msgspec
 from fairlead.model import events as ev
 from fairlead.model.agents import Agent, PermissionRequest, ToolCheck
 from fairlead.model.commands import AnswerPermission, Reply
-from fairlead.model.errors import AgentNotRunning, FairleadError
+from fairlead.model.errors import AgentNotRunning, AgentRefused, FairleadError
 from fairlead.model.formats.bounded_tables import keep_newest
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import BadRule, Behavior, Verdict, format_rule, parse_mode, parse_rule
@@ -128,12 +128,22 @@ class PermissionRequests:
             rules = check_remembered(command.remember, self.context(), admin=admin)
             command = msgspec.structs.replace(command, remember=rules)
             resolved = decide.answer(core.state, command, by, core.services.new_uuid(), self.judge)
+            self._check_edited(resolved)
             reply = Reply(session=core.session, seq=transition.add(resolved).seq)
             transition.save_replies(command, reply)
         await self.deliver(agent, resolved)
         if resolved.remembered:
             await self._settle_by_rules(agent)
         return reply
+
+    def _check_edited(self, resolved: ev.PermissionResolved) -> None:
+        """Raise AgentRefused if the person changed the input of a tool, and the agent runs it as it was."""
+        kind = self.core.services.kind(self.core.state.agent)
+        changed = resolved.updated_input is not None and resolved.updated_input != resolved.input
+        if changed and "edited_input" not in kind.capabilities and kind.tools.find(resolved.tool).effect != "question":
+            raise AgentRefused(
+                f"The agent {kind.name} cannot run a tool with a changed input.", capability="edited_input"
+            )
 
     async def _settle_by_rules(self, agent: Agent | None) -> None:
         """Evaluate every other pending request again: the rules that were just remembered may allow it."""
