@@ -121,7 +121,7 @@ export function NewSession() {
         </Field>
         <div class="columns">
           {agents.length > 1 && (
-            <Field label="Agent" hint={agent?.problem}>
+            <Field label="Agent" {...(agent?.problem ? { hint: agent.problem } : {})}>
               <select
                 class="input"
                 value={agent?.name}
