@@ -170,7 +170,7 @@ PROJECT_SETTINGS: Final = (".gemini", ".codex", ".opencode", "opencode.json", "o
 
 
 def project_settings(cwd: str) -> str:
-    """The first such file in a folder or above it, up to the root of its repository; empty if there is none."""
+    """The first such file in a folder or above it, up to the root of its repository, or an empty string."""
     folder = Path(cwd)
     places = [folder, *folder.parents]
     roots = [place for place in places if (place / ".git").exists()]
