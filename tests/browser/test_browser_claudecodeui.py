@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
 from browser.chromium import async_fixture, eventually
 from browser.claudecodeui_app import AppDoor, AppHarness, dot_png, open_app
@@ -15,6 +15,7 @@ from e2e import harness as cli_harness
 from fairlead_testing.model_api import ScriptedModel
 from faults.gateway_process import GatewayProcess
 from faults.native_client import NativeClient
+from patience import PATIENCE
 from tools.clis import program_path
 
 HELLO = "Hello from the scripted model."
@@ -119,14 +120,15 @@ async def test_an_invited_person_creates_an_account_once_and_enters_the_app(harn
     tab = await harness.tab(first, invitation.removeprefix(harness.address))
     for field, text in (("username", "bob"), ("password", "battery staple"), ("again", "battery staple")):
         await tab.page.fill(f"#{field}", text)
-    await tab.page.keyboard.press("Enter")
+    await tab.page.get_by_role("button", name="Create the account").click()
+    await expect(tab.page.get_by_role("status")).to_contain_text("open the app", timeout=PATIENCE * 1000)
     await tab.choose("open the app")
     await tab.visible("New Session").first.wait_for()
     # A link that was used once is useless afterwards.
     late = await harness.tab(await harness.person(), invitation.removeprefix(harness.address))
     for field, text in (("username", "eve"), ("password", "battery staple"), ("again", "battery staple")):
         await late.page.fill(f"#{field}", text)
-    await late.page.keyboard.press("Enter")
+    await late.page.get_by_role("button", name="Create the account").click()
     await late.page.get_by_text("An account is made with an invitation that is still good").wait_for()
 
 
