@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from fairlead.cli.approval_prompt import Dialog, Edit, answers_from, chosen
+from fairlead.cli.rules import accepting
 from fairlead.clients.native.schemas import AnswerBody
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, EventId, RequestId
@@ -105,3 +106,9 @@ def test_answers_on_the_command_line_name_their_question() -> None:
     assert answers_from(question(COLOURS), ["Blue"]) == {"Which colour?": "Blue"}
     with pytest.raises(ValueError, match="does not name"):
         answers_from(both, ["Shape=round"])
+
+
+def test_a_rule_accepts_no_request_that_does_not_say_exactly_what_runs() -> None:
+    accepts = accepting(("Bash(ls:*)",))
+    assert accepts(permission(), "/srv")
+    assert not accepts(msgspec.structs.replace(permission(), certain=False), "/srv")

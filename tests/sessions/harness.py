@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
-from fairlead.agents.claude.tools import RESERVED_CONTROLS, TOOLS
+from fairlead.agents.claude.tools import OWN_FILES, RESERVED_CONTROLS, TOOLS
 from fairlead.agents.claude.wire.control import user_line
 from fairlead.model import events as ev
 from fairlead.model.agents import (
@@ -228,6 +228,7 @@ class FakeKind:
     tools = TOOLS
     capabilities = CAPABILITIES
     writes_cli_records = True
+    own_files = OWN_FILES
     reserved_controls = RESERVED_CONTROLS
 
     def __init__(self) -> None:

@@ -108,7 +108,8 @@ def test_questions_and_plans_wait_like_permissions() -> None:
         id=EventId("q"), request=RequestId("q"), call=CallId("c"), questions=({"question": "?"},)
     )
     plan = ev.PlanProposed(id=EventId("p"), request=RequestId("p"), call=CallId("c"), plan="do it")
-    assert [item.tool for item in fold(question, plan).pending] == ["AskUserQuestion", "ExitPlanMode"]
+    waiting = fold(question, plan).pending
+    assert [(item.tool, item.question) for item in waiting] == [("Question", True), ("Plan", False)]
 
 
 def test_a_turn_adds_its_cost_and_tokens() -> None:

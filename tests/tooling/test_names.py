@@ -101,3 +101,16 @@ def test_no_public_class_name_is_in_two_packages() -> None:
         for name in source.public_classes:
             packages[name].add(source.path.relative_to(SOURCE).parts[0])
     assert {name: places for name, places in packages.items() if len(places) > 1} == {}
+
+
+def test_the_core_names_no_agent() -> None:
+    """What one agent has (its tools, files, error texts) stands in its folder under `agents/`."""
+    agents = re.compile("claude|AskUserQuestion|ExitPlanMode|rewind_files|No conversation found", re.IGNORECASE)
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for package in ("model", "sessions", "server", "terminals", "stores")
+        for path in sorted((SOURCE / package).rglob("*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if agents.search(line)
+    ]
+    assert found == []

@@ -3,7 +3,8 @@
 import os
 from collections.abc import Callable
 
-from fairlead.agents.claude.tools import TOOLS
+from fairlead.agents.acp.tools import OWN_FILES as ACP_FILES
+from fairlead.agents.claude.tools import OWN_FILES, TOOLS
 from fairlead.model.events import Event, PermissionRequested
 from fairlead.model.policy import Behavior, PermissionMode, Rule, format_rule, parse_rule
 from fairlead.sessions.permissions import disk
@@ -18,7 +19,7 @@ def accepting(texts: tuple[str, ...]) -> Callable[[PermissionRequested, str], bo
 
     def accepts(event: PermissionRequested, cwd: str) -> bool:
         verdict = decide(ToolCall(event.tool, event.input), _context(cwd, rules))
-        return verdict.behavior is Behavior.ALLOW and verdict.by == "rule"
+        return event.certain and verdict.behavior is Behavior.ALLOW and verdict.by == "rule"
 
     return accepts
 
@@ -42,4 +43,5 @@ def _context(cwd: str, rules: tuple[Rule, ...]) -> PolicyContext:
         home=os.environ.get("HOME"),
         entries=disk.entries,
         tools=TOOLS,
+        agent_files=OWN_FILES | ACP_FILES,
     )

@@ -242,6 +242,11 @@ class AgentKind(Protocol):
         """Whether its records have the form of the CLI, which some clients show as they are."""
 
     @property
+    def own_files(self) -> frozenset[str]:
+        """The names, in lower case, of the files and folders that configure it: no agent changes them without a
+        person's consent."""
+
+    @property
     def reserved_controls(self) -> frozenset[str]:
         """Control requests that clients may not send, because the gateway itself sends or answers them."""
 

@@ -177,7 +177,7 @@ def _updated_input(pending: PendingRequest, command: cmd.AnswerPermission) -> di
     """The changed input. The answers to a question come separately or inside the changed input; the question's own
     input completes them."""
     changed, answers = command.updated_input, command.answers
-    if pending.tool == ev.QuestionAsked.tool:
+    if pending.question:
         if answers is None and changed is not None:
             answers = changed.get("answers")
         return {**pending.input, **(changed or {}), "answers": answers} if isinstance(answers, dict) else changed

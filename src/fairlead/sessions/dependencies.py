@@ -43,12 +43,14 @@ class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`resolve` follows symbolic links, `entries` lists a folder; the fences keep tools off the gateway itself."""
+    """`resolve` follows symbolic links, `entries` lists a folder; the fences keep tools off the gateway itself.
+    `agent_files` are the names of the files that configure agents of any kind."""
 
     roots: tuple[str, ...]
     resolve: Callable[[str], str]
     rules: tuple[Rule, ...] = ()
     fences: Fences = Fences()
+    agent_files: frozenset[str] = frozenset()
     home: str | None = None
     allow_bypass: bool = False
     entries: Callable[[str], Sequence[str]] = disk.entries

@@ -43,6 +43,8 @@ class PendingRequest(msgspec.Struct, frozen=True):
     event: bytes
     subagent: SubagentId | None = None
     certain: bool = True
+    question: bool = False
+    """It takes answers."""
 
 
 class PendingHandover(msgspec.Struct, frozen=True):
@@ -190,7 +192,8 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
         case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
             certain = event.certain if isinstance(event, ev.PermissionRequested) else True
             about = event.request, event.call, event.tool, event.input
-            item = PendingRequest(*about, seq, encoded, event.subagent, certain)
+            question = isinstance(event, ev.QuestionAsked)
+            item = PendingRequest(*about, seq, encoded, event.subagent, certain, question)
             changes = {"pending": (*state.pending, item)}
         case ev.PermissionResolved():
             changes = _settled(state, event.request, event.by or event.how)

@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from fairlead.agents.acp.kind import AcpKind, AcpSettings
+from fairlead.agents.acp.tools import OWN_FILES as ACP_FILES
 from fairlead.agents.claude import trust
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
 from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default_homes, settings_files
@@ -74,6 +75,11 @@ def agent_kinds(
         )
         built_in[name] = AcpKind(acp, clock)
     return built_in
+
+
+def own_files(kinds: Mapping[str, AgentKind]) -> frozenset[str]:
+    """Return the names of the files that configure agents, also of ACP agents that are not in the settings."""
+    return ACP_FILES.union(*(kind.own_files for kind in kinds.values()))
 
 
 async def choose_agent(config: Config, kinds: Mapping[str, AgentKind]) -> AgentInfo:

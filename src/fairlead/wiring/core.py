@@ -31,7 +31,7 @@ from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import Clock
-from fairlead.wiring.agents import agents_by_memory
+from fairlead.wiring.agents import agents_by_memory, own_files
 from fairlead.wiring.settings import rules_of
 
 
@@ -60,6 +60,7 @@ class Core:
             resolve=disk.resolve,
             rules=rules_of(config),
             fences=fences,
+            agent_files=own_files(kinds),
             home=home,
             allow_bypass=config.allow_bypass,
         )

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fairlead.agents.claude.tools import TOOLS
+from fairlead.agents.acp.tools import OWN_FILES as ACP_FILES
+from fairlead.agents.claude.tools import OWN_FILES, TOOLS
 from fairlead.model.policy import Behavior, PermissionMode, Rule, Verdict, parse_rule
 from fairlead.sessions.permissions.policy.call import Fences, PolicyContext, ToolCall
 from fairlead.sessions.permissions.policy.decide import decide
 
 DATA = "/home/me/.local/share/fairlead"
+AGENT_FILES = OWN_FILES | ACP_FILES
 FENCES = Fences((DATA,), (8765,), frozenset({"gate.example"}))
 
 
@@ -31,7 +33,7 @@ def place(
 ) -> PolicyContext:
     """A context with these rules; the gateway's data lies in the home and its port is 8765."""
     given_rules = (*rules(Behavior.ALLOW, allow), *rules(Behavior.DENY, deny), *rules(Behavior.ASK, ask))
-    return PolicyContext(cwd, roots, mode, given_rules, fences, resolve, home, entries, TOOLS)
+    return PolicyContext(cwd, roots, mode, given_rules, fences, resolve, home, entries, TOOLS, AGENT_FILES)
 
 
 def judge(name: str, given: Any, **where: Any) -> Verdict:

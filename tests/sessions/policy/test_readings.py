@@ -15,7 +15,6 @@ from fairlead.model.policy import Behavior, PermissionMode
 from fairlead.sessions.permissions import disk
 from fairlead.sessions.permissions.policy.call import ToolCall
 from fairlead.sessions.permissions.policy.decide import decide
-from fairlead.sessions.permissions.policy.protected import is_protected
 from fairlead.sessions.permissions.policy.suggest import suggest
 from fairlead.sessions.permissions.shell.expansion import ExpansionContext, expand
 from fairlead.sessions.permissions.shell.program_options import RISKY, RISKY_ANYWHERE, SAFE
@@ -396,7 +395,7 @@ def test_files_that_make_programs_run_commands_are_not_written_without_asking(pa
         for line in (f"echo x > {path}", f"cp x {path}", f"echo x | tee {path}", f"echo x >> ./{path}"):
             assert judge_line(line, mode=mode, allow=everything).behavior is ASK
     assert judge("Write", {"file_path": path, "content": ""}, allow=[f"Edit({path})"]).behavior is ALLOW
-    assert is_protected(f"/srv/project/{path}")
+    assert place().is_protected(f"/srv/project/{path}")
 
 
 def test_after_the_agent_changed_its_folder_paths_are_judged_in_both_folders() -> None:

@@ -13,7 +13,7 @@ import msgspec
 from fairlead.agents.acp import wire
 from fairlead.agents.acp.driver import AcpAgent
 from fairlead.agents.acp.interpreter.interpreter import AcpInterpreter
-from fairlead.agents.acp.tools import CATALOGUE
+from fairlead.agents.acp.tools import CATALOGUE, OWN_FILES
 from fairlead.agents.environment import basic_environment
 from fairlead.agents.links.stdio import StdioLink, start_child
 from fairlead.model.agents import (
@@ -60,6 +60,7 @@ class AcpKind:
     tools = CATALOGUE
     capabilities: frozenset[Capability] = frozenset()
     writes_cli_records = False
+    own_files = OWN_FILES
     reserved_controls: frozenset[str] = frozenset()
 
     def __init__(self, settings: AcpSettings, clock: Clock) -> None:

@@ -31,6 +31,11 @@ CATALOGUE: Final = ToolCatalogue(
     prose=frozenset({"content", "old_string", "new_string", "diff", "todos", "questions", "answers", "description"}),
 )
 
+OWN_FILES: Final = frozenset(
+    {".gemini", ".codex", ".opencode", "opencode.json", "opencode.jsonc", ".goose", ".goosehints", ".qwen"}
+)
+"""The files and folders that configure the agents people use with ACP."""
+
 _PATHS: Final = ("file_path", "filePath", "filepath", "absolute_path", "path", "abs_path")
 """Names of the argument with the path, by agent."""
 

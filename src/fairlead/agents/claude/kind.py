@@ -17,7 +17,7 @@ from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.launch import TOKEN_VARIABLE, PreparedLaunch, arguments, check_sdk_url, environment
 from fairlead.agents.claude.probe import VersionProbe, find_executable, ways
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
-from fairlead.agents.claude.tools import RESERVED_CONTROLS, TOOLS
+from fairlead.agents.claude.tools import OWN_FILES, RESERVED_CONTROLS, TOOLS
 from fairlead.agents.claude.transcripts import recovery
 from fairlead.agents.claude.transcripts.paths import config_folder, existing_transcript, transcript_path
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
@@ -80,6 +80,7 @@ class ClaudeKind:
     tools = TOOLS
     capabilities = CAPABILITIES
     writes_cli_records = True
+    own_files = OWN_FILES
     reserved_controls = RESERVED_CONTROLS
 
     def __init__(

@@ -7,6 +7,9 @@ RESERVED_CONTROLS = frozenset(
     | {"set_permission_mode", "set_model", "set_max_thinking_tokens", "update_settings", "apply_flag_settings"}
 )
 
+OWN_FILES = frozenset({".claude", ".claude.json", ".mcp.json"})
+"""The files and folders that configure Claude Code."""
+
 _REPLACEMENT = {"old": "old_string", "new": "new_string", "everywhere": "replace_all"}
 
 TOOLS = ToolCatalogue(

@@ -1,6 +1,6 @@
 """Events of the conversation: turns, messages, tools, subagents, and requests to a person."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -187,9 +187,10 @@ class PermissionRequested(EventBase, frozen=True, kw_only=True, tag="permission.
 
 
 class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question.asked"):
-    """AskUserQuestion: answered like a permission, with `answers`."""
+    """The agent asks the person something: answered like a permission, with `answers`. `tool`: the agent's name of the
+    tool with which it asks; logs of older versions have none."""
 
-    tool: ClassVar[str] = "AskUserQuestion"
+    tool: str = "Question"
     request: RequestId
     call: CallId
     questions: tuple[dict[str, Any], ...]
@@ -197,9 +198,9 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question.asked"):
 
 
 class PlanProposed(EventBase, frozen=True, kw_only=True, tag="plan.proposed"):
-    """ExitPlanMode: approval lets the agent start."""
+    """The agent shows a plan: approval lets it start. `tool` as in a question."""
 
-    tool: ClassVar[str] = "ExitPlanMode"
+    tool: str = "Plan"
     request: RequestId
     call: CallId
     plan: str

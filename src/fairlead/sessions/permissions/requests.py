@@ -66,6 +66,7 @@ class PermissionRequests:
             home=policy.home,
             entries=policy.entries,
             tools=self.core.services.kind(state.agent).tools,
+            agent_files=policy.agent_files,
         )
 
     def judge(self, tool: str, tool_input: Mapping[str, Any], call: CallId | None = None) -> Verdict:

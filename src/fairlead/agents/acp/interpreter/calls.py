@@ -154,4 +154,4 @@ def on_elicitation(step: Step, number: wire.RpcId, params: dict[str, Any]) -> No
     questions = questions_of(params)
     call = CallId(as_text(params.get("toolCallId")) or name)
     given = {"questions": list(questions), "message": params.get("message")}
-    step.emit(ev.QuestionAsked, request=name, call=call, questions=questions, input=given)
+    step.emit(ev.QuestionAsked, tool=tools.QUESTION, request=name, call=call, questions=questions, input=given)

@@ -187,27 +187,26 @@ def permission(step: Step, record: wire.ControlRequest) -> None:
     call = state.calls.get(request.tool_use_id)
     thread = call.thread if call is not None else state.agents.get(request.agent_id or "", "")
     turns.on_output(step, thread)
-    name = {"request": RequestId(record.request_id), "call": CallId(request.tool_use_id)}
+    about: dict[str, Any] = {"request": RequestId(record.request_id), "call": CallId(request.tool_use_id)}
+    about |= {"tool": request.tool_name, "input": request.input}
     if request.tool_name == "AskUserQuestion":
         questions = tuple(as_dicts(request.input.get("questions")))
-        step.emit(ev.QuestionAsked, thread=thread, questions=questions, input=request.input, **name)
+        step.emit(ev.QuestionAsked, thread=thread, questions=questions, **about)
     elif request.tool_name == "ExitPlanMode":
         given = request.input.get("plan")
         plan = given if isinstance(given, str) else call.plan if call is not None else ""
-        step.emit(ev.PlanProposed, thread=thread, plan=plan, input=request.input, **name)
+        step.emit(ev.PlanProposed, thread=thread, plan=plan, **about)
     else:
         handled = {"subtype", "tool_name", "input", "tool_use_id", "blocked_path", "decision_reason", "description"}
         step.emit(
             ev.PermissionRequested,
             thread=thread,
-            tool=request.tool_name,
-            input=request.input,
             title=request.title or request.description or "",
             reason=request.decision_reason or "",
             blocked_path=request.blocked_path or "",
             suggestions=rules(request.permission_suggestions),
             data={key: value for key, value in record.request.items() if key not in handled},
-            **name,
+            **about,
         )
 
 

@@ -12,6 +12,7 @@ from msgspec import structs
 from fairlead.model.policy import PermissionMode, Rule
 from fairlead.model.tools import Tool, ToolCatalogue
 from fairlead.sessions.permissions.policy import paths
+from fairlead.sessions.permissions.policy.protected import is_protected
 from fairlead.sessions.permissions.shell.expansion import ExpansionContext
 from fairlead.sessions.permissions.shell.parser import analyse
 from fairlead.sessions.permissions.shell.resolution import ResolvedLine, resolve_line
@@ -35,7 +36,8 @@ class Fences(msgspec.Struct, frozen=True):
 
 class PolicyContext(msgspec.Struct, frozen=True):
     """The context of a verdict. `cwd`, `roots` and the fences' folders are absolute; `resolve` follows links, `entries`
-    lists a folder. `tools` are those of the agent. `moved`: the agent's current folder, if it is not `cwd`: its
+    lists a folder. `tools` are those of the agent, `agent_files` the names of the files that configure agents, in lower
+    case. `moved`: the agent's current folder, if it is not `cwd`: its
     relative paths may refer to either."""
 
     cwd: str
@@ -47,6 +49,7 @@ class PolicyContext(msgspec.Struct, frozen=True):
     home: str | None
     entries: paths.Entries
     tools: ToolCatalogue
+    agent_files: frozenset[str]
     moved: str = ""
 
     @property
@@ -68,6 +71,10 @@ class PolicyContext(msgspec.Struct, frozen=True):
         """Return whether all of these places are inside the session's folders. A place in /proc never is."""
         folders = [place for folder in (*self.roots, self.cwd) for place in self.resolve_literal(folder)]
         return all(paths.inside_any(place, folders) and not paths.in_processes(place) for place in places)
+
+    def is_protected(self, place: str) -> bool:
+        """Return whether a person must allow it by name to be written (protected.py)."""
+        return is_protected(place, self.agent_files)
 
 
 class CallFacts(msgspec.Struct, frozen=True):

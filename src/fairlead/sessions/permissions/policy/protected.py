@@ -7,8 +7,7 @@ from fairlead.sessions.permissions.name_sets import names
 
 # Names anywhere in a path.
 _NAMES = names(
-    ".git .hg .svn .claude .mcp.json .claude.json .gemini .codex .opencode opencode.json opencode.jsonc .cursor .qwen "
-    ".goosehints .bashrc .bash_profile .bash_login .bash_logout .bash_aliases "
+    ".git .hg .svn .cursor .bashrc .bash_profile .bash_login .bash_logout .bash_aliases "
     ".bash_history .profile .zshrc .zshenv .zprofile .zlogin .zlogout .zsh_plugins .kshrc .cshrc .tcshrc .login "
     ".logout .inputrc .oh-my-zsh .antigenrc .xonshrc .ssh .gnupg .gitconfig .git-credentials .gitmodules .hgrc .netrc "
     ".pgpass .aws .azure .gcloud .kube .docker .husky .githooks .envrc .direnvrc .pre-commit-config.yaml lefthook.yml "
@@ -38,11 +37,14 @@ _PAIRS = {
 }
 
 
-def is_protected(place: str) -> bool:
-    """Return whether a place is, or is inside, something that makes programs run commands. Case does not matter."""
+def is_protected(place: str, agent_files: frozenset[str]) -> bool:
+    """Return whether a place is, or is inside, something that makes programs run commands. Case does not matter.
+
+    `agent_files` are the names of the files that configure agents (`AgentKind.own_files`)."""
     parts = [part for part in place.casefold().split("/") if part]
     return any(
         part in _NAMES
+        or part in agent_files
         or part in _PAIRS.get("/".join(parts[max(at - 1, 0) : at]), ())
         or part in _PAIRS.get("/".join(parts[max(at - 2, 0) : at]), ())
         for at, part in enumerate(parts)

@@ -16,7 +16,6 @@ from fairlead.model.policy import Behavior, PermissionMode, Rule, format_rule
 from fairlead.model.tools import ToolCatalogue
 from fairlead.sessions.permissions.policy.call import CallFacts, PolicyContext, ToolCall
 from fairlead.sessions.permissions.policy.paths import BadPath, absolute, pattern_covers, static_part, tidy
-from fairlead.sessions.permissions.policy.protected import is_protected
 from fairlead.sessions.permissions.shell.resolution import ResolvedLine
 from fairlead.sessions.permissions.shell.risks import line_risk
 from fairlead.sessions.permissions.shell.rule_matching import ANYTHING, coverage, may_refuse, refused_by, shell_pattern
@@ -79,7 +78,7 @@ def refuses(rule: Rule, call: ToolCall, facts: CallFacts, context: PolicyContext
 def find_allowing_rules(call: ToolCall, facts: CallFacts, context: PolicyContext) -> tuple[str | None, str]:
     """Return the allow rules that together allow a call, as text, or None; and the reason for None."""
     rules = [r for r in context.rules if r.behavior is Behavior.ALLOW and applies_to(r, facts.tool, context.tools)]
-    protected = facts.kind.effect == "edit" and any(is_protected(place) for place in facts.places)
+    protected = facts.kind.effect == "edit" and any(context.is_protected(place) for place in facts.places)
     for rule in rules:
         everything = rule.content is None or (rule.content == ANYTHING and facts.kind.effect == "shell")
         if everything and not protected:
@@ -105,8 +104,8 @@ def _yes(holds: bool) -> RuleMatch:
 
 def _content_allows(content: str, call: ToolCall, facts: CallFacts, context: PolicyContext) -> bool:
     if facts.kind.has_path:
-        protected = facts.kind.effect == "edit" and any(is_protected(place) for place in facts.places)
-        return (not protected or is_protected(content)) and _all_covered(content, facts.places, context)
+        protected = facts.kind.effect == "edit" and any(context.is_protected(place) for place in facts.places)
+        return (not protected or context.is_protected(content)) and _all_covered(content, facts.places, context)
     if facts.host is not None and content.startswith("domain:"):
         domain, host = content.removeprefix("domain:").lower(), facts.host.lower()
         return host.endswith(domain[1:]) if domain.startswith("*.") else host == domain
@@ -160,7 +159,7 @@ def _all_covered(content: str, places: tuple[str, ...], context: PolicyContext) 
 
 def may_write(places: tuple[str, ...], context: PolicyContext) -> bool:
     """Return whether places are inside the session's folders and are not files that make programs run commands."""
-    return context.inside(places) and not any(is_protected(place) for place in places)
+    return context.inside(places) and not any(context.is_protected(place) for place in places)
 
 
 def _why_not_written(places: tuple[str, ...], context: PolicyContext, *, whole: bool) -> str | None:

@@ -12,7 +12,6 @@ from fairlead.sessions.permissions.name_sets import names
 from fairlead.sessions.permissions.policy.call import PolicyContext
 from fairlead.sessions.permissions.policy.fence import ABOVE, COMMON_PORTS, closed_folders, names_number
 from fairlead.sessions.permissions.policy.paths import in_processes, inside, inside_any
-from fairlead.sessions.permissions.policy.protected import is_protected
 from fairlead.sessions.permissions.shell import program_options
 from fairlead.sessions.permissions.shell.line import SimpleCommand
 from fairlead.sessions.permissions.shell.resolution import MOVES, PLAIN, Argument, ResolvedLine
@@ -57,7 +56,7 @@ def line_risk(
             or _above(command, arguments, followed, closed)
             or _options(arguments, count)
             or _port(command, arguments, context)
-            or _protected(command, arguments, count)
+            or _protected(command, arguments, count, context)
             or _repository(command, arguments, followed, context)
         )
         if reason is not None:
@@ -124,13 +123,15 @@ def _port(command: SimpleCommand, arguments: Sequence[Argument], context: Policy
     return None
 
 
-def _protected(command: SimpleCommand, arguments: Sequence[Argument], count: float) -> str | None:
+def _protected(
+    command: SimpleCommand, arguments: Sequence[Argument], count: float, context: PolicyContext
+) -> str | None:
     name = base_name(command.name or "")
     reader = program_options.reader_name([word.value for word in command.words])
     if reader is not None or name in PLAIN | MOVES | _LOOKING | SHELLS or name in WRAPPERS:
         return None
     for at, argument in enumerate(arguments):
-        if at >= max(count, 1) and any(is_protected(place) for place in argument.places):
+        if at >= max(count, 1) and any(context.is_protected(place) for place in argument.places):
             return f"{argument.word.raw[:80]!r} makes programs run things, and {name} may write it"
     return None
 
