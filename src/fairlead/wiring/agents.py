@@ -1,23 +1,25 @@
 """The agents: their kinds, their sandbox, and the files that they keep themselves."""
 
+import importlib
+import importlib.util
 import os
+import pkgutil
 from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Protocol
+from typing import Final
 
 import msgspec
 
-from fairlead.agents.acp.kind import AcpKind, AcpSettings
+import fairlead.agents
 from fairlead.agents.acp.tools import OWN_FILES as ACP_FILES
 from fairlead.agents.claude import trust
-from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
 from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default_homes, settings_files
-from fairlead.agents.demo.kind import DemoKind
+from fairlead.agents.context import AgentCommand, AgentContext, CreateKinds, WiredKind
 from fairlead.agents.links import DialInTokens
 from fairlead.config import Config, default_file
 from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.errors import BadRequest
-from fairlead.model.web.requests import ServiceHandlers
 from fairlead.sessions.api.folders import FolderReport
 from fairlead.system.clock import Clock, SystemClock
 from fairlead.system.sandbox import Sandbox, find_program, problem_of, sandbox_of
@@ -25,15 +27,11 @@ from fairlead.terminals.api import Terminals
 from fairlead.uploads.service import FOLDER as UPLOADS
 from fairlead.wiring.settings import plugins_folder
 
+GROUP: Final = "fairlead.agents"
+"""The entry points of packages that bring an agent."""
 AGENT_BYTES = 250 << 20
 """Memory of one agent process (measured: 200 MB alone, 105 to 200 MB each at 24)."""
 MOST_AGENTS = 64
-
-
-class WiredKind(AgentKind, Protocol):
-    """An agent kind with the handlers of the service calls that its routes make."""
-
-    def handlers(self) -> ServiceHandlers: ...
 
 
 def agent_kinds(
@@ -46,35 +44,40 @@ def agent_kinds(
     sandbox: Sandbox | None = None,
 ) -> dict[str, WiredKind]:
     """Return every agent kind by name. With `tokens` and our own address in `url`, agents can dial in there."""
-    settings = ClaudeSettings(
+    context = AgentContext(
         host=env,
-        executable=config.claude,
-        home=config.claude_home,
+        clock=clock,
+        data=config.data,
         pass_env=config.pass_env,
-        spill=str(Path(config.data) / "oversize"),
-        gateway=url.replace("http", "ws", 1),
-        certificate=os.path.realpath(config.tls_cert) if config.tls_cert else "",
         sandbox=sandbox,
+        programs={"claude": config.claude},
+        homes={"claude": config.claude_home},
+        commands={name: AgentCommand(given.command, given.env) for name, given in config.agents.items()},
+        url=url,
+        certificate=os.path.realpath(config.tls_cert) if config.tls_cert else "",
+        tokens=tokens,
+        terminals=terminals,
     )
-    home = str(Path(config.data) / "demo-home")
-    demo = msgspec.structs.replace(settings, home=home, sandbox=sandbox and sandbox.showing(writable=(home,)))
-    built_in: dict[str, WiredKind] = {
-        "claude": ClaudeKind(settings, clock, tokens, terminals),
-        "demo": DemoKind(demo, clock),
-    }
-    for name, given in config.agents.items():
-        if name in built_in or name == "auto":
-            raise BadRequest(f"Setting agents.{name}: that name is taken. Choose another, for example my-{name}.")
-        acp = AcpSettings(
-            name=name,
-            command=given.command,
-            host=env,
-            pass_env=(*config.pass_env, *given.env),
-            spill=settings.spill,
-            sandbox=sandbox,
-        )
-        built_in[name] = AcpKind(acp, clock)
-    return built_in
+    found: dict[str, WiredKind] = {}
+    created = [kind for create in discover_agents() for kind in create(context)]
+    # The agents of the settings are last: those that come with a package keep their names.
+    for kind in sorted(created, key=lambda kind: kind.name in config.agents):
+        if kind.name in found or kind.name == "auto":
+            taken = f"that name is taken. Choose another, for example my-{kind.name}."
+            raise BadRequest(f"Setting agents.{kind.name}: {taken}")
+        found[kind.name] = kind
+    return found
+
+
+def discover_agents() -> list[CreateKinds]:
+    """Return the functions that create kinds: those of our folders, then those of other packages."""
+    found: list[CreateKinds] = []
+    for package in pkgutil.iter_modules(fairlead.agents.__path__):
+        name = f"{fairlead.agents.__name__}.{package.name}.kind"
+        if package.ispkg and importlib.util.find_spec(name) is not None:
+            found.append(importlib.import_module(name).create_kinds)
+    found.extend(point.load() for point in sorted(entry_points(group=GROUP), key=lambda point: point.name))
+    return found
 
 
 def own_files(kinds: Mapping[str, AgentKind]) -> frozenset[str]:

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from fairlead.agents.context import WiredKind
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
@@ -35,7 +36,7 @@ from fairlead.terminals.registry import TerminalRegistry
 from fairlead.uploads.service import FOLDER as UPLOADS
 from fairlead.uploads.service import Uploads
 from fairlead.wiring import agents, settings
-from fairlead.wiring.agents import ChosenSandbox, WiredKind
+from fairlead.wiring.agents import ChosenSandbox
 from fairlead.wiring.core import Core
 from fairlead.wiring.info import GatewayInfo, write_server_file
 from fairlead.wiring.network import Network, open_network

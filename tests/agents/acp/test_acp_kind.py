@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from agents.claude_driver.harness import MemorySink
-from fairlead.agents.acp.kind import PROJECT_SETTINGS, AcpKind, AcpSettings, project_settings
+from fairlead.agents.acp.kind import PROJECT_SETTINGS, AcpKind, project_settings
+from fairlead.agents.stdio_kind import StdioSettings
 from fairlead.config import AgentConfig, Config
 from fairlead.model.agents import Launch
 from fairlead.model.commands import Link, Settings
@@ -21,7 +22,7 @@ PRINTS_ITS_ENVIRONMENT = "import os, sys; sys.stderr.write(str(sorted(os.environ
 
 def kind(*command: str, env: tuple[str, ...] = ()) -> AcpKind:
     host = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere", "SECRET": "x", "KEY": "y", "FAIRLEAD_TOKEN": "z"}
-    return AcpKind(AcpSettings(name="mine", command=command, host=host, pass_env=env), SystemClock())
+    return AcpKind(StdioSettings(name="mine", command=command, host=host, pass_env=env), SystemClock())
 
 
 def launch(cwd: Path, *, trusted: bool = False, link: Link = "stdio") -> Launch:

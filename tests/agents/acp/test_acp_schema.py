@@ -9,7 +9,8 @@ import pytest
 
 from agents.acp.test_acp_driver import OPTIONS, READY, AcpDriverHarness
 from fairlead.agents.acp import wire
-from fairlead.agents.acp.kind import AcpKind, AcpSettings
+from fairlead.agents.acp.kind import AcpKind
+from fairlead.agents.stdio_kind import StdioSettings
 from fairlead.model.agents import Decision
 from fairlead.model.content import ImageBlock, TextBlock
 from fairlead.model.ids import MessageId
@@ -72,7 +73,7 @@ async def test_a_session_with_everything_is_valid() -> None:
         wire.SET_OPTION: {"configOptions": []},
     }
     await harness.start(resume="s1", directories=("/srv/other",), model="b", mode="plan")
-    kind = AcpKind(AcpSettings(name="some-agent", command=("cat",), host={}), ManualClock())
+    kind = AcpKind(StdioSettings(name="some-agent", command=("cat",), host={}), ManualClock())
     image = ImageBlock({"type": "base64", "media_type": "image/png", "data": "aGk="})
     await harness.agent.write(kind.prompt((TextBlock("look"), image), MessageId("m1"), "s1"))
     asked: dict[Any, str] = {}

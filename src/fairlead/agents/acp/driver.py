@@ -4,30 +4,26 @@ It does not interpret messages. A message reaches the sink before the driver act
 """
 
 import asyncio
-import contextlib
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fairlead.agents.acp import wire
 from fairlead.agents.acp.interpreter.reports import option_value
 from fairlead.agents.acp.requests import AcpRequests
 from fairlead.agents.acp.wire import Message, as_dict, as_dicts, as_text
-from fairlead.agents.driver import AgentDriver, background_tasks, explain_start
+from fairlead.agents.line_driver import LineDriver
 from fairlead.agents.links import Link
-from fairlead.agents.links.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
+from fairlead.agents.links.framing import OversizeSpill
 from fairlead.model.agents import AgentSink, Decision, Exit, Launch, Record
-from fairlead.model.commands import Settings
 from fairlead.model.errors import (
     AgentFailed,
-    AgentNotRunning,
     AgentRefused,
-    AgentTimeout,
     BadMode,
     HistoryMissing,
 )
-from fairlead.model.ids import MessageId, RequestId
+from fairlead.model.ids import RequestId
 from fairlead.model.policy import PermissionMode
 from fairlead.system.clock import Clock, within
 
@@ -64,20 +60,14 @@ CLIENT: Final = {
 }
 
 
-class AcpAgent(AgentDriver):
+class AcpAgent(LineDriver):
     """A running ACP agent. Implements `model.agents.Agent`."""
 
     def __init__(self, link: Link, sink: AgentSink, clock: Clock, name: str, spill: OversizeSpill | None) -> None:
-        super().__init__(link, sink, clock)
-        self._link = link
-        self._name = name
-        self._splitter = LineSplitter(spill=spill)
-        self._waiting: dict[wire.RpcId, asyncio.Future[Any]] = {}
-        self._requests = 0
+        super().__init__(link, sink, clock, name, spill)
         self.process = str(uuid.uuid4())
         self.agent_session = ""
         self._permissions = self._serving = AcpRequests(self.process, sink, link.send)
-        self._tasks = background_tasks("a request of the agent failed")
         self._replaying = False
         self._heard = asyncio.Event()
         self._prompt: wire.RpcId | None = None
@@ -171,9 +161,6 @@ class AcpAgent(AgentDriver):
         listed = as_text(as_dict(self._opened.get("models")).get("currentModelId"))
         return option_value(self._opened.get("configOptions"), "model") or listed
 
-    def _explain_failure(self, error: AgentFailed, ended: Exit) -> str:
-        return explain_start(error, ended)
-
     # --- facts
 
     @property
@@ -185,39 +172,20 @@ class AcpAgent(AgentDriver):
         return MODES
 
     @property
-    def attended(self) -> bool:
-        return False
-
-    @property
     def busy(self) -> bool:
         """Whether a prompt is unanswered: ACP has no messages into a running turn."""
         return self._prompt is not None
 
-    def needs_restart(self, old: Settings, new: Settings) -> bool:
-        return (old.link, old.directories) != (new.link, new.directories)
-
     # --- the agent's output
 
-    async def _read_records(self) -> None:
-        try:
-            await self._link.receive(self._feed)
-            await self._handle(self._splitter.end())
-        except Exception:
-            # The store failed: the agent's output cannot be stored, so the agent must not continue.
-            logger.exception("the agent's records could not be stored", extra={"pid": self.pid})
-
-    async def _feed(self, data: bytes) -> None:
-        await self._handle(self._splitter.feed(data))
-
-    async def _handle(self, lines: Sequence[bytes | Oversize]) -> None:
+    async def _handle(self, lines: Sequence[bytes]) -> None:
         batch: list[Record] = []
         todo: list[Message] = []
-        for line in lines:
-            raw = oversize_placeholder(line) if isinstance(line, Oversize) else line
+        for raw in lines:
             message = wire.decode(raw)
             self._heard.set()
             if message.is_answer and message.id in self._waiting:
-                self._settle(message)
+                self._settle(message.id, self._answer_of(message))
             elif not (self._replaying and message.method == wire.UPDATE):
                 batch.append(Record(raw))
                 todo.append(message)
@@ -226,17 +194,11 @@ class AcpAgent(AgentDriver):
         for message in todo:
             self._act(message)
 
-    def _settle(self, message: Message) -> None:
-        assert message.id is not None
-        answered = self._waiting.pop(message.id)
-        if answered.done():
-            return
-        if message.error is not None:
-            text = message.error.message or "no reason was given"
-            refused = AgentRefused(f"The agent {self._name} refused: {text}", rpc=message.error.code)
-            answered.set_exception(refused)
-        else:
-            answered.set_result(as_dict(message.result))
+    def _answer_of(self, message: Message) -> dict[str, Any] | AgentRefused:
+        if message.error is None:
+            return as_dict(message.result)
+        text = message.error.message or "no reason was given"
+        return AgentRefused(f"The agent {self._name} refused: {text}", rpc=message.error.code)
 
     def _act(self, message: Message) -> None:
         if message.is_answer and message.id == self._prompt:
@@ -270,9 +232,6 @@ class AcpAgent(AgentDriver):
         await self._link.send(wire.notification_line(wire.CANCEL, {"sessionId": self.agent_session}))
         await self._serving.cancel_all()
 
-    async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
-        raise AgentRefused(f"The agent {self._name} has no control request {subtype}.", subtype=subtype)
-
     async def set_mode(self, mode: str) -> None:
         """Follow the session into and out of plan mode, if the agent has one; the policy implements the other modes."""
         if mode not in self.modes:
@@ -293,42 +252,16 @@ class AcpAgent(AgentDriver):
         elif "models" in self._opened:
             await self._ask(wire.SET_MODEL, {**where, "modelId": model}, REQUEST_SECONDS)
         else:
-            raise AgentRefused(f"The agent {self._name} does not offer a choice of models.")
-
-    async def set_thinking(self, budget: int | None) -> None:
-        raise AgentRefused(f"The agent {self._name} has no thinking budget.")
-
-    async def rewind(self, message: MessageId, *, dry_run: bool) -> dict[str, Any]:
-        raise AgentRefused(f"The agent {self._name} cannot restore files.")
-
-    async def set_variables(self, variables: Mapping[str, str]) -> None:
-        raise AgentRefused(f"The agent {self._name} accepts no environment variables while it runs.")
+            await super().set_model(model)
 
     async def _ask(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
-        self._requests += 1
-        number = f"fairlead-{self._requests}"
-        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = answered
-        try:
-            await self._link.send(wire.request_line(number, method, params))
-            answer: dict[str, Any] = await within(self._clock, seconds, answered)
-        except TimeoutError:
-            raise AgentTimeout(f"The agent {self._name} did not answer {method}.", subtype=method) from None
-        else:
-            return answer
-        finally:
-            self._waiting.pop(number, None)
+        number = self._next_request()
+        line = wire.request_line(number, method, params)
+        answer: dict[str, Any] = await self._await_answer(number, line, seconds, method)
+        return answer
 
     # --- the end
 
-    async def _end(self) -> Exit:
-        return await self._link.stop()
-
     async def _finish(self, ended: Exit) -> Exit:
         self._serving.close()
-        for answered in self._waiting.values():
-            if not answered.done():
-                answered.set_exception(AgentNotRunning("The agent has exited."))
-        with contextlib.suppress(AgentFailed):
-            await self._tasks.wait()
-        return ended
+        return await super()._finish(ended)

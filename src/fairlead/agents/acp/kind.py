@@ -1,10 +1,7 @@
 """An ACP agent of the settings as a kind of agent: `[agents.NAME] command = [...]` starts it on stdio."""
 
-import asyncio
-import os
 import shlex
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,81 +11,26 @@ from fairlead.agents.acp import wire
 from fairlead.agents.acp.driver import AcpAgent
 from fairlead.agents.acp.interpreter.interpreter import AcpInterpreter
 from fairlead.agents.acp.tools import CATALOGUE, OWN_FILES
-from fairlead.agents.environment import basic_environment
-from fairlead.agents.links.stdio import StdioLink, start_child
-from fairlead.model.agents import (
-    AgentInfo,
-    AgentSink,
-    Capability,
-    Exit,
-    Interpreter,
-    InvitedAgent,
-    Launch,
-    ProcessInfo,
-    Record,
-)
+from fairlead.agents.context import AgentContext
+from fairlead.agents.links.framing import OversizeSpill
+from fairlead.agents.links.stdio import StdioLink
+from fairlead.agents.stdio_kind import StdioKind, StdioSettings
+from fairlead.model.agents import AgentSink, Interpreter, Launch, Record
 from fairlead.model.content import Content, ImageBlock, OtherBlock, TextBlock
-from fairlead.model.errors import AgentMissing, AgentRefused, BadRequest
+from fairlead.model.errors import AgentRefused, BadRequest
 from fairlead.model.ids import MessageId, SessionId
-from fairlead.model.web.requests import ServiceHandlers
-from fairlead.model.web.routes import ClientProtocol
 from fairlead.system.clock import Clock
-from fairlead.system.process import StopTimeouts, stop_orphan
-from fairlead.system.proctable import Process
-from fairlead.system.sandbox import Sandbox
-from fairlead.system.spill import SpillFiles
-
-NO_OTHER_LINK: Final = "The agent {} runs on stdio only: set the session's link to stdio."
 
 
-class AcpSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`host` is the gateway's own environment, of which the agent gets the variables that every program needs and those
-    in `pass_env`. `spill` is a folder for messages that are too large to store."""
-
-    name: str
-    command: tuple[str, ...]
-    host: Mapping[str, str]
-    pass_env: tuple[str, ...] = ()
-    spill: str = ""
-    sandbox: Sandbox | None = None
-    patience: StopTimeouts = StopTimeouts()
-
-
-class AcpKind:
+class AcpKind(StdioKind):
     """Implements `model.agents.AgentKind`."""
 
     tools = CATALOGUE
-    capabilities: frozenset[Capability] = frozenset()
-    writes_cli_records = False
     own_files = OWN_FILES
-    reserved_controls: frozenset[str] = frozenset()
 
-    def __init__(self, settings: AcpSettings, clock: Clock) -> None:
-        self._settings = settings
-        self._clock = clock
+    def __init__(self, settings: StdioSettings, clock: Clock) -> None:
+        super().__init__(settings, clock)
         self._running: dict[str, AcpAgent] = {}
-
-    @property
-    def name(self) -> str:
-        return self._settings.name
-
-    async def info(self) -> AgentInfo:
-        try:
-            program = self._program()
-        except AgentMissing as missing:
-            return AgentInfo(name=self.name, path=self._settings.command[0], problem=missing.message)
-        return AgentInfo(name=self.name, path=program, ways={"stdio": "yes"})
-
-    def _program(self) -> str:
-        wanted = self._settings.command[0]
-        found = shutil.which(wanted, path=self._settings.host.get("PATH", os.defpath))
-        if found is None:
-            raise AgentMissing(
-                f"The agent {self.name} cannot be started: {wanted} is not installed. Install it, or change "
-                f"[agents.{self.name}] in the settings.",
-                path=wanted,
-            )
-        return found
 
     def interpreter(self, session: SessionId) -> Interpreter:
         return AcpInterpreter(session)
@@ -103,67 +45,45 @@ class AcpKind:
     def interrupt_record(self, cause: str) -> Record:
         return Record(wire.encode_marker(wire.CancelMarker(cause=cause)), "gateway")
 
-    async def launch(self, launch: Launch, sink: AgentSink) -> AcpAgent:
-        settings = self._settings
-        if launch.settings.link != "stdio":
-            raise BadRequest(NO_OTHER_LINK.format(self.name))
-        cwd = await asyncio.to_thread(os.path.realpath, launch.cwd)
-        found = "" if launch.trusted else await asyncio.to_thread(project_settings, cwd)
-        if found:
-            raise BadRequest(
-                f"The folder is not trusted, and {found} may let the agent {self.name} act without asking. Look at it, "
-                f"then trust the folder: fairlead trust {shlex.quote(launch.cwd)}",
-                path=found,
-            )
-        argv = [self._program(), *settings.command[1:]]
-        env = basic_environment(settings.host, settings.pass_env)
-        child = start_child(argv, env=env, cwd=cwd, clock=self._clock, sandbox=settings.sandbox)
-        link = StdioLink(child, self._clock, settings.patience)
-        try:
-            await sink.started(self._process(launch, link, cwd, env.get("HOME", "")))
-        except BaseException:
-            await link.stop()
-            raise
-        spill = SpillFiles(Path(settings.spill), launch.session) if settings.spill else None
+    async def forget(self, agent_session: str, cwd: str) -> None:
+        """Nothing: where the agent keeps its conversations is not known."""
+
+    def _objection(self, launch: Launch, cwd: str) -> BadRequest | None:
+        found = "" if launch.trusted else project_settings(cwd)
+        if not found:
+            return None
+        return BadRequest(
+            f"The folder is not trusted, and {found} may let the agent {self.name} act without asking. Look at it, "
+            f"then trust the folder: fairlead trust {shlex.quote(launch.cwd)}",
+            path=found,
+        )
+
+    async def _connect(
+        self, link: StdioLink, sink: AgentSink, launch: Launch, cwd: str, spill: OversizeSpill | None
+    ) -> AcpAgent:
         agent = AcpAgent(link, sink, self._clock, self.name, spill)
         await agent.start(launch, cwd)
         self._running = {name: other for name, other in self._running.items() if other.running}
         self._running[agent.agent_session] = agent
         return agent
 
-    def _process(self, launch: Launch, link: StdioLink, cwd: str, home: str) -> ProcessInfo:
-        return ProcessInfo(
-            session=launch.session,
-            pid=link.pid,
-            started=link.started,
-            group=link.group,
-            agent=self.name,
-            agent_session=launch.resume,
-            cwd=cwd,
-            home=home,
-            at=self._clock.now_ms(),
+
+def create_kinds(context: AgentContext) -> list[AcpKind]:
+    """One kind for each agent of the settings."""
+    return [
+        AcpKind(
+            StdioSettings(
+                name=name,
+                command=given.command,
+                host=context.host,
+                pass_env=(*context.pass_env, *given.env),
+                spill=context.spill,
+                sandbox=context.sandbox,
+            ),
+            context.clock,
         )
-
-    async def invite(self, launch: Launch, sink: AgentSink) -> InvitedAgent:
-        raise BadRequest(NO_OTHER_LINK.format(self.name))
-
-    def protocol(self) -> ClientProtocol | None:
-        return None
-
-    def handlers(self) -> ServiceHandlers:
-        return {}
-
-    async def follow(self, child: ProcessInfo, sink: AgentSink, after: MessageId | None) -> None:
-        """End an agent that outlived its gateway: it has no file from which its output could be read, and without a
-        client it cannot ask for permission."""
-        await self.end(child)
-        await sink.exited(Exit())
-
-    async def forget(self, agent_session: str, cwd: str) -> None:
-        """Nothing: where the agent keeps its conversations is not known."""
-
-    async def end(self, child: ProcessInfo) -> None:
-        await stop_orphan(Process(child.pid, child.started), child.group, self._clock, self._settings.patience)
+        for name, given in context.commands.items()
+    ]
 
 
 PROJECT_SETTINGS: Final = (".gemini", ".codex", ".opencode", "opencode.json", "opencode.jsonc", ".goose", ".qwen")

@@ -26,6 +26,7 @@ from fairlead.agents.claude.tui.launcher import open_terminal
 from fairlead.agents.claude.versions import Abilities, Version, dotted
 from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.markers import InterruptMarker, TypedPrompt, encode_marker
+from fairlead.agents.context import AgentContext
 from fairlead.agents.links import DialInTokens
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.agents.links.stdio import StdioLink, start_child
@@ -348,3 +349,20 @@ def _remove(config: Path, cwd: str, agent_session: str) -> None:
 def _real(folder: str) -> str:
     """The folder as the CLI sees it: the CLI names its files by the folder with symbolic links resolved."""
     return os.path.realpath(folder)
+
+
+def settings_of(context: AgentContext) -> ClaudeSettings:
+    return ClaudeSettings(
+        host=context.host,
+        executable=context.programs.get("claude", ""),
+        home=context.homes.get("claude", ""),
+        pass_env=context.pass_env,
+        spill=context.spill,
+        gateway=context.url.replace("http", "ws", 1),
+        certificate=context.certificate,
+        sandbox=context.sandbox,
+    )
+
+
+def create_kinds(context: AgentContext) -> list[ClaudeKind]:
+    return [ClaudeKind(settings_of(context), context.clock, context.tokens, context.terminals)]

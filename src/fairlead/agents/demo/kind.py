@@ -5,7 +5,8 @@ import sys
 
 import msgspec
 
-from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
+from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings, settings_of
+from fairlead.agents.context import AgentContext
 from fairlead.agents.environment import BASIC_VARIABLES
 from fairlead.model.agents import AgentInfo
 from fairlead.system.clock import Clock
@@ -31,3 +32,10 @@ class DemoKind(ClaudeKind):
 
     async def info(self) -> AgentInfo:
         return msgspec.structs.replace(await super().info(), ways={"stdio": "yes"})
+
+
+def create_kinds(context: AgentContext) -> list[DemoKind]:
+    home = f"{context.data}/demo-home"
+    sandbox = context.sandbox and context.sandbox.showing(writable=(home,))
+    settings = msgspec.structs.replace(settings_of(context), executable="", home=home, sandbox=sandbox)
+    return [DemoKind(settings, context.clock)]

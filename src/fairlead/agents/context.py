@@ -1,0 +1,60 @@
+"""What the gateway passes to every agent package when it starts.
+
+A package declares its kinds by a function `create_kinds(context)`: our own folders in their module `kind`, other
+packages by an entry point of the group `fairlead.agents`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from fairlead.agents.links import DialInTokens
+from fairlead.model.agents import AgentKind
+from fairlead.model.web.requests import ServiceHandlers
+from fairlead.system.clock import Clock
+from fairlead.system.sandbox import Sandbox
+from fairlead.terminals.api import Terminals
+
+
+class WiredKind(AgentKind, Protocol):
+    """An agent kind with the handlers of the service calls that its routes make."""
+
+    def handlers(self) -> ServiceHandlers: ...
+
+
+class AgentCommand(msgspec.Struct, frozen=True):
+    """An agent of the settings: the command that starts it, and the variables of the gateway that it gets."""
+
+    command: tuple[str, ...]
+    env: tuple[str, ...] = ()
+
+
+class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
+    """`host` is the gateway's own environment; an agent gets the variables that every program needs and those in
+    `pass_env`. `data` is the gateway's folder. `sandbox`: with None, agents see everything that their user can see."""
+
+    host: Mapping[str, str]
+    clock: Clock
+    data: str
+    pass_env: tuple[str, ...] = ()
+    sandbox: Sandbox | None = None
+    programs: Mapping[str, str] = {}
+    """The program of a kind, where the settings name one."""
+    homes: Mapping[str, str] = {}
+    """The home folder of a kind, where the settings name one."""
+    commands: Mapping[str, AgentCommand] = {}
+    """The agents that the settings add."""
+    url: str = ""
+    """The address of the gateway, for agents that dial in."""
+    certificate: str = ""
+    tokens: DialInTokens | None = None
+    terminals: Terminals | None = None
+
+    @property
+    def spill(self) -> str:
+        """The folder for messages that are too large to store."""
+        return f"{self.data}/oversize"
+
+
+CreateKinds = Callable[[AgentContext], Sequence[WiredKind]]

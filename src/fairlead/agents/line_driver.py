@@ -1,0 +1,121 @@
+"""The parts of a driver that are the same for every agent that sends one message per line on one link."""
+
+import asyncio
+import contextlib
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairlead.agents.driver import AgentDriver, background_tasks, explain_start
+from fairlead.agents.links import Link
+from fairlead.agents.links.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
+from fairlead.model.agents import AgentSink, Exit
+from fairlead.model.commands import Settings
+from fairlead.model.errors import AgentFailed, AgentNotRunning, AgentRefused, AgentTimeout
+from fairlead.model.ids import MessageId
+from fairlead.system.clock import Clock, within
+
+logger = logging.getLogger("fairlead.agents")
+
+
+class LineDriver(AgentDriver):
+    """A running agent. Its subclasses implement `model.agents.Agent`: they handle its lines, and replace the methods of
+    what the agent can do; by default it refuses."""
+
+    def __init__(self, link: Link, sink: AgentSink, clock: Clock, name: str, spill: OversizeSpill | None) -> None:
+        super().__init__(link, sink, clock)
+        self._link = link
+        self._name = name
+        self._splitter = LineSplitter(spill=spill)
+        self._waiting: dict[int | str, asyncio.Future[Any]] = {}
+        self._requests = 0
+        self._tasks = background_tasks("a request of the agent failed")
+
+    @abstractmethod
+    async def _handle(self, lines: Sequence[bytes]) -> None:
+        """Deliver the lines as records, then act on them."""
+
+    # --- the agent's output
+
+    async def _read_records(self) -> None:
+        try:
+            await self._link.receive(self._feed)
+            await self._take(self._splitter.end())
+        except Exception:
+            # The store failed: the agent's output cannot be stored, so the agent must not continue.
+            logger.exception("the agent's records could not be stored", extra={"pid": self.pid})
+
+    async def _feed(self, data: bytes) -> None:
+        await self._take(self._splitter.feed(data))
+
+    async def _take(self, lines: Sequence[bytes | Oversize]) -> None:
+        await self._handle([oversize_placeholder(line) if isinstance(line, Oversize) else line for line in lines])
+
+    # --- requests to the agent
+
+    def _next_request(self) -> str:
+        self._requests += 1
+        return f"fairlead-{self._requests}"
+
+    async def _await_answer(self, number: str, line: bytes, seconds: float, about: str) -> Any:
+        """Send a request and return its answer, which `_settle` gets. AgentTimeout, AgentRefused, AgentNotRunning."""
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answered
+        try:
+            await self._link.send(line)
+            return await within(self._clock, seconds, answered)
+        except TimeoutError:
+            raise AgentTimeout(f"The agent {self._name} did not answer {about}.", subtype=about) from None
+        finally:
+            self._waiting.pop(number, None)
+
+    def _settle(self, number: int | str, answer: Any) -> None:
+        """Give an answer, or an AgentFailed, to the request that waits for it."""
+        answered = self._waiting.pop(number)
+        if answered.done():
+            return
+        if isinstance(answer, AgentFailed):
+            answered.set_exception(answer)
+        else:
+            answered.set_result(answer)
+
+    # --- facts, and what most agents do not have
+
+    @property
+    def attended(self) -> bool:
+        return False
+
+    def needs_restart(self, old: Settings, new: Settings) -> bool:
+        return (old.link, old.directories) != (new.link, new.directories)
+
+    async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
+        raise AgentRefused(f"The agent {self._name} has no control request {subtype}.", subtype=subtype)
+
+    async def set_model(self, model: str) -> None:
+        raise AgentRefused(f"The agent {self._name} does not offer a choice of models.")
+
+    async def set_thinking(self, budget: int | None) -> None:
+        raise AgentRefused(f"The agent {self._name} has no thinking budget.")
+
+    async def rewind(self, message: MessageId, *, dry_run: bool) -> dict[str, Any]:
+        raise AgentRefused(f"The agent {self._name} cannot restore files.")
+
+    async def set_variables(self, variables: Mapping[str, str]) -> None:
+        raise AgentRefused(f"The agent {self._name} accepts no environment variables while it runs.")
+
+    # --- the end
+
+    def _explain_failure(self, error: AgentFailed, ended: Exit) -> str:
+        return explain_start(error, ended)
+
+    async def _end(self) -> Exit:
+        return await self._link.stop()
+
+    async def _finish(self, ended: Exit) -> Exit:
+        for answered in self._waiting.values():
+            if not answered.done():
+                answered.set_exception(AgentNotRunning("The agent has exited."))
+        with contextlib.suppress(AgentFailed):
+            await self._tasks.wait()
+        return ended
