@@ -5,18 +5,29 @@ import contextlib
 import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from fairlead.agents.driver import AgentDriver, background_tasks, explain_start
 from fairlead.agents.links import Link
 from fairlead.agents.links.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
 from fairlead.model.agents import AgentSink, Exit
 from fairlead.model.commands import Settings
-from fairlead.model.errors import AgentFailed, AgentNotRunning, AgentRefused, AgentTimeout
+from fairlead.model.errors import AgentFailed, AgentNotRunning, AgentRefused, AgentTimeout, BadMode
 from fairlead.model.ids import MessageId
+from fairlead.model.policy import PermissionMode
 from fairlead.system.clock import Clock, within
 
 logger = logging.getLogger("fairlead.agents")
+
+
+POLICY_MODES: Final = (
+    PermissionMode.DEFAULT,
+    PermissionMode.ACCEPT_EDITS,
+    PermissionMode.PLAN,
+    PermissionMode.DONT_ASK,
+    PermissionMode.BYPASS_PERMISSIONS,
+)
+"""The modes that the gateway's policy implements, for an agent that always asks."""
 
 
 class LineDriver(AgentDriver):
@@ -83,6 +94,10 @@ class LineDriver(AgentDriver):
     # --- facts, and what most agents do not have
 
     @property
+    def modes(self) -> tuple[str, ...]:
+        return POLICY_MODES
+
+    @property
     def attended(self) -> bool:
         return False
 
@@ -91,6 +106,10 @@ class LineDriver(AgentDriver):
 
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
         raise AgentRefused(f"The agent {self._name} has no control request {subtype}.", subtype=subtype)
+
+    async def set_mode(self, mode: str) -> None:
+        if mode not in self.modes:
+            raise BadMode(mode, self.modes)
 
     async def set_model(self, model: str) -> None:
         raise AgentRefused(f"The agent {self._name} does not offer a choice of models.")

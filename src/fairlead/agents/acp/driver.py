@@ -20,7 +20,6 @@ from fairlead.model.agents import AgentSink, Decision, Exit, Launch, Record
 from fairlead.model.errors import (
     AgentFailed,
     AgentRefused,
-    BadMode,
     HistoryMissing,
 )
 from fairlead.model.ids import RequestId
@@ -36,15 +35,6 @@ REPLAY_QUIET_SECONDS: Final = 1.0
 """Gemini CLI answers `session/load` before it has replayed the conversation. The replay has ended when it has been
 silent for this long."""
 REPLAY_AT_MOST_SECONDS: Final = 30.0
-MODES: Final = (
-    PermissionMode.DEFAULT,
-    PermissionMode.ACCEPT_EDITS,
-    PermissionMode.PLAN,
-    PermissionMode.DONT_ASK,
-    PermissionMode.BYPASS_PERMISSIONS,
-)
-"""The gateway's policy implements them; the agent stays in its own mode that asks."""
-
 TITLES_ARE_COMMANDS: Final = frozenset({"gemini-cli"})
 """Agents that send no arguments, and the whole command as the title of a shell call (measured with 0.61.0)."""
 
@@ -168,10 +158,6 @@ class AcpAgent(LineDriver):
         return as_text(as_dict(self._answers.get("agentInfo")).get("version"))
 
     @property
-    def modes(self) -> tuple[str, ...]:
-        return MODES
-
-    @property
     def busy(self) -> bool:
         """Whether a prompt is unanswered: ACP has no messages into a running turn."""
         return self._prompt is not None
@@ -234,8 +220,7 @@ class AcpAgent(LineDriver):
 
     async def set_mode(self, mode: str) -> None:
         """Follow the session into and out of plan mode, if the agent has one; the policy implements the other modes."""
-        if mode not in self.modes:
-            raise BadMode(mode, self.modes)
+        await super().set_mode(mode)
         given = as_dict(self._opened.get("modes"))
         known = [as_text(item.get("id")) for item in as_dicts(given.get("availableModes"))]
         wanted = mode if mode == PermissionMode.PLAN else as_text(given.get("currentModeId"))

@@ -1,4 +1,4 @@
-"""The example of a protocol in a package of its own: found by its entry points, with nothing changed in src."""
+"""The examples of a protocol and of an agent, each a package: found by entry points, with nothing changed in src."""
 
 import os
 import shutil
@@ -12,13 +12,14 @@ import pytest
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-EXAMPLE = ROOT / "examples" / "sixth-client"
+EXAMPLES = {"sixth-client": "bookmarks", "second-agent": "runbook"}
+"""The packages by their folder."""
 
 
-def install(target: Path) -> None:
+def install(example: Path, package: str, target: Path) -> None:
     """Put the package and its entry points where Python finds them, as an installer does."""
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    shutil.copytree(EXAMPLE / "bookmarks", target / "bookmarks", ignore=shutil.ignore_patterns("__pycache__"))
+    project = tomllib.loads((example / "pyproject.toml").read_text())["project"]
+    shutil.copytree(example / package, target / package, ignore=shutil.ignore_patterns("__pycache__"))
     info = target / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
@@ -35,13 +36,14 @@ def git_status() -> str:
     return shown.stdout
 
 
-def test_the_sixth_client_passes_its_tests_and_the_replay_law_without_a_change_in_src(tmp_path: Path) -> None:
-    before = git_status()
-    install(tmp_path / "site")
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_passes_its_tests_without_a_change_in_src(name: str, tmp_path: Path) -> None:
+    before, example = git_status(), ROOT / "examples" / name
+    install(example, EXAMPLES[name], tmp_path / "site")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), str(ROOT / "src")])}
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-c", str(EXAMPLE / "pyproject.toml")]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-c", str(example / "pyproject.toml")]
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(EXAMPLE / "tests")],
+        [sys.executable, "-m", "pytest", *options, str(example / "tests")],
         cwd=tmp_path,
         env=env,
         capture_output=True,

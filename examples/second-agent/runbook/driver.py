@@ -1,0 +1,69 @@
+"""The driver: delivers the program's messages to the core, and the core's requests to the program."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from fairlead.agents.line_driver import LineDriver
+from fairlead.agents.links import Link
+from fairlead.agents.links.framing import OversizeSpill
+from fairlead.model.agents import AgentSink, Decision, Launch, PermissionRequest, Record
+from fairlead.model.errors import Stale
+from fairlead.model.ids import CallId, RequestId
+from fairlead.system.clock import Clock
+from runbook import wire
+from runbook.interpreter import TOOL
+
+START_SECONDS: Final = 30.0
+HELLO: Final = "hello"
+
+
+class _OpenCommands:
+    """The command that waits for a decision, if any."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.waiting = ""
+
+    async def answer(self, request: RequestId, decision: Decision) -> None:
+        if request != self.waiting:
+            raise Stale("The agent does not wait for this answer any more.", request=request)
+        self.waiting = ""
+        allow = decision.behavior == "allow"
+        message = wire.Permit(id=request, allow=allow, reason=decision.message)
+        await self._link.send(wire.encode(wire.Cancel() if decision.interrupt else message) + b"\n")
+
+
+class RunbookAgent(LineDriver):
+    """Implements `model.agents.Agent`."""
+
+    def __init__(self, link: Link, sink: AgentSink, clock: Clock, name: str, spill: OversizeSpill | None) -> None:
+        super().__init__(link, sink, clock, name, spill)
+        self._permissions = self._open = _OpenCommands(link)
+        self.version = ""
+
+    async def start(self, launch: Launch) -> None:
+        await self._begin(self._greet(launch.resume))
+
+    async def _greet(self, session: str) -> None:
+        line = wire.encode(wire.Open(session=session)) + b"\n"
+        self.version = await self._await_answer(HELLO, line, START_SECONDS, HELLO)
+
+    async def _handle(self, lines: Sequence[bytes]) -> None:
+        # A message is stored before the driver acts on it.
+        await self._deliver([Record(line) for line in lines])
+        for line in lines:
+            message = wire.decode(line)
+            if isinstance(message, wire.Hello) and HELLO in self._waiting:
+                self._settle(HELLO, message.version)
+            elif isinstance(message, wire.Command):
+                self._open.waiting = message.id
+                request, given = RequestId(message.id), {"command": message.command}
+                ask = PermissionRequest(request, CallId(message.id), TOOL, given)
+                self._tasks.spawn(self._sink.permission_requested(ask))
+
+    async def write(self, record: Record) -> None:
+        await self._link.send(record.raw + b"\n")
+
+    async def interrupt(self) -> None:
+        self._open.waiting = ""
+        await self._link.send(wire.encode(wire.Cancel()) + b"\n")
