@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.agents import Decision, Exit
+from fairlead.model.agents import Decision, Exit, ToolCheck
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotAllowed, NotFound, Stale
 from fairlead.model.ids import CallId, RequestId
@@ -174,6 +174,19 @@ async def test_only_questions_take_answers(harness: CoreHarness) -> None:
     await asking(harness)
     with pytest.raises(BadRequest):
         await harness.do(answer(answers={"x": "y"}))
+
+
+async def test_a_tool_that_was_used_without_asking_is_an_error_if_a_rule_denies_it(tmp_path: Path) -> None:
+    rules = (parse_rule("Bash(rm:*)", Behavior.DENY, "settings"), parse_rule("Bash(ls:*)", Behavior.ALLOW, "settings"))
+    harness = await CoreHarness(tmp_path, rules=rules).start()
+    agent = await harness.working("one")
+    for number, command in enumerate(("rm x", "ls", "touch x")):
+        await agent.sink.check(ToolCheck(CallId(f"c{number}"), "Bash", {"command": command}, used=True))
+    assert await resolved(harness) == []
+    (error,) = [event for event in await harness.log() if isinstance(event, ev.ErrorRaised)]
+    assert (error.code, error.data["call"]) == ("not_allowed", "c0")
+    assert "used Bash without asking" in error.message
+    await harness.stop()
 
 
 async def test_the_policy_decides_before_the_agents_own_rules(tmp_path: Path) -> None:

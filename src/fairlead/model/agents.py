@@ -92,13 +92,16 @@ class Interpreter(Protocol):
 class ToolCheck(msgspec.Struct, frozen=True):
     """The agent is about to use a tool: the policy gives its verdict before the agent's own rules decide.
 
-    `folder`: the agent's current folder, if it reports one; its shell may have left the session's folder."""
+    `folder`: the agent's current folder, if it reports one; its shell may have left the session's folder. `used`: the
+    agent has used the tool without asking. A denial comes too late then: what a rule or the fence denies is logged as
+    an error, and the driver interrupts the turn."""
 
     call: CallId
     tool: str
     input: dict[str, Any]
     mode: str = ""
     folder: str = ""
+    used: bool = False
 
 
 class PermissionRequest(msgspec.Struct, frozen=True):
@@ -142,7 +145,8 @@ class AgentSink(Protocol):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """Parameters for starting a session's agent."""
+    """Parameters for starting a session's agent. `mcp` are the gateway's own MCP servers that the session requested,
+    `mcp_servers` those of the settings, each with its configuration."""
 
     session: SessionId
     cwd: str
@@ -152,6 +156,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     resume_at: str = ""
     trusted: bool = False
     mcp: tuple[str, ...] = ()
+    mcp_servers: Mapping[str, Mapping[str, Any]] = {}
 
 
 class Agent(Protocol):

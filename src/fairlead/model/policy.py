@@ -65,6 +65,11 @@ class Verdict(msgspec.Struct, frozen=True):
     rule: str | None = None
     by: VerdictBy = "default"
 
+    @property
+    def forbids(self) -> bool:
+        """Whether a rule or the fence denies the call, not only the mode."""
+        return self.behavior is Behavior.DENY and self.by in ("rule", "fence")
+
 
 # The trailing star is for `mcp__server__*`, which means the same as `mcp__server`.
 _TOOL = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_.:-]*|mcp__[A-Za-z0-9_.:-]+__\*)")

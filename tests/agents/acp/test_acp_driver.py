@@ -1,6 +1,7 @@
 """The driver of an ACP agent: the start, requests of the agent, unexpected output, the end."""
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from fairlead.model.agents import Decision, Exit, Launch, Record
 from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentNotRunning, AgentRefused, HistoryMissing, Stale
 from fairlead.model.ids import MessageId, SessionId
+from fairlead.model.policy import Behavior, Verdict
 from fairlead_testing.clock import ManualClock
 from patience import settled
 
@@ -43,8 +45,11 @@ class AcpDriverHarness:
             body = {"error": answer} if "code" in answer else {"result": answer}
             self.link.says({"jsonrpc": "2.0", "id": message["id"], **body})
 
-    async def start(self, resume: str = "", **settings: Any) -> "AcpDriverHarness":
-        launch = Launch(session=SESSION, cwd="/srv", settings=Settings(**settings), resume=resume)
+    async def start(
+        self, resume: str = "", mcp_servers: Mapping[str, Any] | None = None, **settings: Any
+    ) -> "AcpDriverHarness":
+        given = Settings(**settings)
+        launch = Launch(session=SESSION, cwd="/srv", settings=given, resume=resume, mcp_servers=mcp_servers or {})
         await self.agent.start(launch, "/srv")
         return self
 
@@ -256,3 +261,72 @@ async def test_what_the_agent_cannot_do_is_refused() -> None:
     ):
         with pytest.raises(AgentRefused):
             await call
+
+
+def reported(harness: AcpDriverHarness, status: str, call: str = "c1") -> None:
+    fields = {"toolCallId": call, "kind": "execute", "rawInput": {"command": "rm -r src"}, "status": status}
+    params = {"sessionId": "s1", "update": {"sessionUpdate": "tool_call_update", **fields}}
+    harness.link.says({"jsonrpc": "2.0", "method": wire.UPDATE, "params": params})
+
+
+@pytest.mark.parametrize(
+    ("verdict", "interrupted"),
+    [
+        (Verdict(Behavior.DENY, "a rule denies it", "Bash(rm:*)", "rule"), True),
+        (Verdict(Behavior.DENY, "the mode is plan", None, "mode"), False),
+        (Verdict(Behavior.ASK, "no rule allows it"), False),
+    ],
+)
+async def test_an_agent_that_does_what_a_rule_denies_without_asking_is_interrupted(
+    verdict: Verdict, interrupted: bool
+) -> None:
+    harness = await AcpDriverHarness().start()
+    harness.sink.verdict = verdict
+    await harness.prompt()
+    reported(harness, "in_progress")
+    await settled()
+    assert harness.sink.all("check") == [], "it may still ask"
+    reported(harness, "completed")
+    await settled()
+    (check,) = harness.sink.all("check")
+    assert (check.call, check.tool, check.input, check.used) == ("c1", "Bash", {"command": "rm -r src"}, True)
+    await harness.agent.stop("done")
+    assert len(harness.sent(wire.CANCEL)) == int(interrupted)
+
+
+async def test_a_call_that_was_asked_for_is_not_checked_again() -> None:
+    harness = await AcpDriverHarness().start()
+    await harness.prompt()
+    harness.asks(kind="execute", rawInput={"command": "rm -r src"})
+    await settled()
+    reported(harness, "completed")
+    await settled()
+    await harness.agent.stop("done")
+    assert harness.sink.all("check") == []
+
+
+MCP: dict[str, Any] = {
+    "files": {"command": "mcp-files", "args": ("--root", "."), "env": {"LEVEL": "1"}},
+    "issues": {"type": "http", "url": "http://127.0.0.1:1/mcp"},
+}
+
+
+async def test_the_mcp_servers_of_the_session_are_given_to_the_agent() -> None:
+    harness = AcpDriverHarness()
+    harness.answers[wire.INITIALIZE] = {**READY, "agentCapabilities": {"mcpCapabilities": {"http": True}}}
+    await harness.start(mcp_servers=MCP)
+    (opened,) = harness.sent(wire.NEW)
+    assert opened["mcpServers"] == [
+        {
+            "name": "files",
+            "command": "mcp-files",
+            "args": ["--root", "."],
+            "env": [{"name": "LEVEL", "value": "1"}],
+        },
+        {"type": "http", "name": "issues", "url": "http://127.0.0.1:1/mcp", "headers": []},
+    ]
+
+
+async def test_an_agent_that_cannot_connect_to_a_server_says_which() -> None:
+    with pytest.raises(AgentNotRunning, match="cannot use the MCP server issues: it does not offer http"):
+        await AcpDriverHarness().start(mcp_servers=MCP)

@@ -16,7 +16,7 @@ from fairlead.agents.acp.wire import Message, as_dict, as_dicts, as_text
 from fairlead.agents.line_driver import LineDriver
 from fairlead.agents.links import Link
 from fairlead.agents.links.framing import OversizeSpill
-from fairlead.model.agents import AgentSink, Decision, Exit, Launch, Record
+from fairlead.model.agents import AgentSink, Decision, Exit, Launch, Record, ToolCheck
 from fairlead.model.errors import (
     AgentFailed,
     AgentRefused,
@@ -79,7 +79,7 @@ class AcpAgent(LineDriver):
             spoken = self._answers.get("protocolVersion")
             raise AgentRefused(f"The agent {self._name} speaks version {spoken} of ACP; Fairlead speaks version 1.")
         self._serving.trusts_titles = self._trusts_titles
-        where: dict[str, Any] = {"cwd": self._serving.cwd, "mcpServers": []}
+        where: dict[str, Any] = {"cwd": self._serving.cwd, "mcpServers": self._mcp_servers(launch)}
         if launch.settings.directories and "additionalDirectories" in self._session_capabilities:
             where["additionalDirectories"] = list(launch.settings.directories)
         if launch.resume and not launch.fork:
@@ -102,6 +102,26 @@ class AcpAgent(LineDriver):
             await self.set_model(launch.settings.model)
         if launch.settings.mode == PermissionMode.PLAN:
             await self.set_mode(launch.settings.mode)
+
+    def _mcp_servers(self, launch: Launch) -> list[dict[str, Any]]:
+        """The MCP servers of the session in ACP's form. Raises AgentRefused for one that the agent cannot connect to."""
+        if launch.mcp:
+            raise AgentRefused(f"The agent {self._name} cannot use the gateway's own MCP server {launch.mcp[0]}.")
+        able = as_dict(as_dict(self._answers.get("agentCapabilities")).get("mcpCapabilities"))
+        servers: list[dict[str, Any]] = []
+        for name, given in launch.mcp_servers.items():
+            kind = given.get("type", "stdio")
+            if kind == "stdio":
+                env = [{"name": key, "value": value} for key, value in given.get("env", {}).items()]
+                command = {"command": given.get("command", ""), "args": list(given.get("args", ())), "env": env}
+                servers.append({"name": name, **command})
+            elif able.get(kind):
+                servers.append({"type": kind, "name": name, "url": given.get("url", ""), "headers": []})
+            else:
+                raise AgentRefused(
+                    f"The agent {self._name} cannot use the MCP server {name}: it does not offer {kind}."
+                )
+        return servers
 
     async def _resume(self, conversation: str, where: dict[str, Any]) -> None:
         capabilities = as_dict(self._answers.get("agentCapabilities"))
@@ -192,7 +212,11 @@ class AcpAgent(LineDriver):
             self._serving.forget_calls()
         elif message.method == wire.UPDATE:
             self._serving.note_call(message.update)
+            unasked = self._serving.unasked_call(message.update) if self.busy else None
+            if unasked is not None:
+                self._tasks.spawn(self._check_unasked(unasked))
         elif message.method == wire.REQUEST_PERMISSION and message.id is not None:
+            self._serving.note_request(message.params)
             self._tasks.spawn(self._serving.permission(message.id, message.params))
         elif message.method == wire.ELICIT and message.id is not None and message.params.get("mode") != "url":
             self._tasks.spawn(self._serving.question(message.id, message.params))
@@ -201,6 +225,11 @@ class AcpAgent(LineDriver):
         elif message.is_request and message.id is not None:
             problem = f"{message.method} is not offered by this client."
             self._tasks.spawn(self._link.send(wire.error_line(message.id, wire.METHOD_NOT_FOUND, problem)))
+
+    async def _check_unasked(self, check: ToolCheck) -> None:
+        """Interrupt an agent that did without asking what a rule or the fence denies."""
+        if (await self._sink.check(check)).forbids:
+            await self.interrupt()
 
     async def answer(self, request: RequestId, decision: Decision) -> None:
         await super().answer(request, decision)

@@ -8,7 +8,7 @@ from fairlead.agents.acp.interpreter.calls import merged_fields, request_id
 from fairlead.agents.acp.questions import form_content
 from fairlead.agents.acp.tools import QUESTION, map_call
 from fairlead.agents.acp.wire import as_dict, as_dicts, as_text
-from fairlead.model.agents import AgentSink, Decision, PermissionRequest
+from fairlead.model.agents import AgentSink, Decision, PermissionRequest, ToolCheck
 from fairlead.model.errors import Stale
 from fairlead.model.formats.bounded_tables import put
 from fairlead.model.ids import CallId, RequestId
@@ -35,6 +35,8 @@ class AcpRequests:
         self._send = send
         self._open: dict[RequestId, _OpenRequest] = {}
         self._calls: dict[str, dict[str, Any]] = {}
+        self._asked: set[str] = set()
+        """Calls of this turn for which the agent requested permission."""
         self.cwd = ""
         self.trusts_titles = False
 
@@ -46,6 +48,18 @@ class AcpRequests:
 
     def forget_calls(self) -> None:
         self._calls.clear()
+        self._asked.clear()
+
+    def note_request(self, params: dict[str, Any]) -> None:
+        self._asked.add(as_text(as_dict(params.get("toolCall")).get("toolCallId")))
+
+    def unasked_call(self, update: dict[str, Any]) -> ToolCheck | None:
+        """The call that this update reports as completed, if the agent did not request permission for it."""
+        call = as_text(update.get("toolCallId"))
+        if update.get("status") != "completed" or call in self._asked:
+            return None
+        mapped = map_call(self._calls.get(call, update), self.cwd, trusts_titles=self.trusts_titles)
+        return ToolCheck(CallId(call), mapped.name, mapped.input, used=True)
 
     async def permission(self, number: wire.RpcId, params: dict[str, Any]) -> None:
         asked = as_dict(params.get("toolCall"))

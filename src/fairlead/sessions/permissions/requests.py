@@ -13,7 +13,7 @@ import msgspec
 from fairlead.model import events as ev
 from fairlead.model.agents import Agent, PermissionRequest, ToolCheck
 from fairlead.model.commands import AnswerPermission, Reply
-from fairlead.model.errors import AgentNotRunning, AgentRefused, FairleadError
+from fairlead.model.errors import AgentNotRunning, AgentRefused, FairleadError, NotAllowed
 from fairlead.model.formats.bounded_tables import keep_newest
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import BadRule, Behavior, Verdict, format_rule, parse_mode, parse_rule
@@ -104,11 +104,22 @@ class PermissionRequests:
         """Check a call before the agent's own rules: our denial holds whatever the settings of the project allow."""
         self._note_folder(call)
         verdict = self.judge(call.tool, call.input, call.call)
+        if call.used:
+            await self._report_used(call, verdict)
+            return verdict
         if verdict.behavior == Behavior.ASK or (verdict.behavior == Behavior.ALLOW and verdict.by == "default"):
             return verdict
         async with self.core.transaction() as transition:
             transition.add(decide.resolve_by_policy(self.core.state, call, verdict, call.call))
         return verdict
+
+    async def _report_used(self, call: ToolCheck, verdict: Verdict) -> None:
+        """Log an error if the agent used a tool without asking that a rule or the fence denies."""
+        if verdict.forbids:
+            what = f"The agent {self.core.state.agent} used {call.tool} without asking ({verdict.reason})"
+            error = NotAllowed(f"{what}. Its turn is interrupted.", call=call.call, tool=call.tool)
+            async with self.core.transaction() as transition:
+                transition.fail(error, call.call)
 
     async def resolve_by_policy(self, ask: PermissionRequest) -> ev.PermissionResolved | None:
         """Resolve a request of the agent, if the policy can; the request is in the log already."""

@@ -201,6 +201,9 @@ class AgentSupervisor:
             resume_at=state.fork_at if resume else "",
             trusted=await services.trusted(state.cwd),
             mcp=tuple(name for name in state.settings.mcp_servers if name in services.mcp),
+            mcp_servers={
+                name: services.mcp_configs[name] for name in state.settings.mcp_servers if name in services.mcp_configs
+            },
         )
 
     async def _launch(self, *, resume: bool) -> Agent:
@@ -221,15 +224,11 @@ class AgentSupervisor:
 
     async def _live(self, connection: AgentConnection, launch: Launch, agent: Agent) -> Agent:
         """Register a started agent, which now accepts prompts."""
-        services, asked = self.core.services, launch.settings.mcp_servers
         self.launched = launch.settings
-        self.last_used = services.clock.monotonic()
+        self.last_used = self.core.services.clock.monotonic()
         if connection.gone:
             raise AgentNotRunning(connection.last_words or "The agent exited at once.")
         connection.agent = agent
-        configured = {name: services.mcp_configs[name] for name in asked if name in services.mcp_configs}
-        if configured:
-            await agent.control("mcp_set_servers", {"servers": configured})
         return agent
 
     async def invite(self) -> AgentInvitation:

@@ -80,6 +80,8 @@ class ClaudeAgent(ClaudeDriver):
 
     async def _initialize(self, launch: Launch) -> None:
         await self._ask("initialize", initialize(launch), None)
+        if launch.mcp_servers:
+            await self._ask("mcp_set_servers", {"servers": launch.mcp_servers}, None)
         if launch.settings.thinking is not None:
             await self.set_thinking(launch.settings.thinking)
 
