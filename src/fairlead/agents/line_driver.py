@@ -102,7 +102,8 @@ class LineDriver(AgentDriver):
         return False
 
     def needs_restart(self, old: Settings, new: Settings) -> bool:
-        return (old.link, old.directories) != (new.link, new.directories)
+        fields = ("link", "directories", "mcp_servers")
+        return any(getattr(old, name) != getattr(new, name) for name in fields)
 
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
         raise AgentRefused(f"The agent {self._name} has no control request {subtype}.", subtype=subtype)

@@ -104,7 +104,7 @@ class AcpAgent(LineDriver):
             await self.set_mode(launch.settings.mode)
 
     def _mcp_servers(self, launch: Launch) -> list[dict[str, Any]]:
-        """The MCP servers of the session in ACP's form. Raises AgentRefused for one that the agent cannot connect to."""
+        """The MCP servers of the session in ACP's form. Raises AgentRefused if the agent cannot connect to one."""
         if launch.mcp:
             raise AgentRefused(f"The agent {self._name} cannot use the gateway's own MCP server {launch.mcp[0]}.")
         able = as_dict(as_dict(self._answers.get("agentCapabilities")).get("mcpCapabilities"))

@@ -1,0 +1,57 @@
+"""The gateway dies (kill -9) while a real ACP agent works: the next one ends the agent, and the session continues."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from e2e.acp.acp_harness import Agent, an_hour_later, each_agent
+from fairlead_testing.acp_models import AcpModel
+from fairlead_testing.acp_scripts import GREETING
+from faults.gateway_process import GatewayProcess
+from faults.native_client import NativeClient, folded
+from patience import PATIENCE
+
+pytestmark = pytest.mark.process
+
+
+@each_agent
+@pytest.mark.parametrize(
+    ("script", "sign"), [("slow 400", "text.delta"), ("shell touch never", "permission.asked")], ids=["text", "request"]
+)
+async def test_a_killed_gateway_leaves_no_agent_and_its_session_goes_on(
+    agent: Agent, acp_model: AcpModel, tmp_path: Path, cli_home: Path, script: str, sign: str
+) -> None:
+    settings = tmp_path / "fairlead.toml"
+    # A list of JSON strings is one of TOML too.
+    settings.write_text(
+        f"[agents.{agent.name}]\ncommand = {json.dumps(agent.command)}\nenv = {json.dumps(list(agent.env))}\n"
+    )
+    gateway = GatewayProcess(tmp_path, agent=agent.name)
+    gateway.env, gateway.arguments = agent.env, ("--config", str(settings))
+    async with gateway:
+        client = NativeClient(await gateway.create())
+        await client.come(gateway)
+        await client.send("SCRIPT:text first")
+        await client.until("turn.ended")
+        await client.send(f"SCRIPT:{script}")
+        reached = await client.until(sign, since=client.seq)
+        await gateway.kill()
+        await client.go()
+        await gateway.start()
+        await client.come(gateway)
+        assert (await client.until("turn.ended", since=reached["seq"]))["status"] == "failed"
+        await client.until("agent.exited", since=reached["seq"])
+        assert len(client.all("permission.cancelled")) == len(client.all("permission.asked"))
+        async with asyncio.timeout(PATIENCE):
+            # It could not ask for permission any more.
+            while list(gateway.offspring()):
+                await asyncio.sleep(0.05)
+        an_hour_later(cli_home)
+        await client.send("SCRIPT:text second")
+        ended = await client.until("turn.ended", since=client.seq)
+        assert (ended["status"], ended["text"]) == ("completed", f"{GREETING} second")
+        assert client.folded() == folded(await gateway.stored(client.session)), "nothing was lost, doubled or changed"
+    assert "SCRIPT:text first" in str(acp_model.of("text")[-1].body), "the model sees the earlier conversation"
+    assert not (gateway.cwd / "never").exists()
