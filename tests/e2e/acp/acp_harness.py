@@ -136,6 +136,9 @@ approval_policy = "on-request"
 sandbox_mode = "read-only"
 check_for_update_on_startup = false
 
+[tools]
+update_plan = {{ enabled = true }}
+
 [analytics]
 enabled = false
 

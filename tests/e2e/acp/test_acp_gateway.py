@@ -72,6 +72,24 @@ async def test_text_thinking_permissions_and_edits(
 
 
 @each_agent
+async def test_a_plan_is_the_list_of_tasks_that_clients_show(
+    harness: GatewayHarness, acp_model: AcpModel, agent_name: str
+) -> None:
+    await harness.open("SCRIPT:plan")
+    while (event := await harness.until(lambda line: line["type"] in STOPS))["type"] != "turn.ended":
+        await harness.answer(event)
+    (shown,) = harness.all("tool.called")
+    if agent_name == "gemini":
+        # It does not say which tasks.
+        assert shown["input"] == {"title": "Set 2 todo(s)"}
+        return
+    assert (shown["name"], [(task["content"], task["status"]) for task in shown["input"]["todos"]]) == (
+        "TodoWrite",
+        [("Look around", "completed"), ("Write it down", "in_progress")],
+    )
+
+
+@each_agent
 async def test_rules_and_modes_hold(
     harness: GatewayHarness, acp_model: AcpModel, agent_name: str, cli_cwd: Path
 ) -> None:
