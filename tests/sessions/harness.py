@@ -331,6 +331,7 @@ class CoreHarness:
             kinds={"said": self.kind},
             default_agent="said",
             policy=PolicySettings(
+                agent_files=OWN_FILES,
                 **{"roots": (str(self.folder),), "resolve": os.path.realpath, **self.policy},
             ),
             new_uuid=lambda: str(uuid.uuid4()),

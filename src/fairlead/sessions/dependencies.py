@@ -48,9 +48,9 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     roots: tuple[str, ...]
     resolve: Callable[[str], str]
+    agent_files: frozenset[str]
     rules: tuple[Rule, ...] = ()
     fences: Fences = Fences()
-    agent_files: frozenset[str] = frozenset()
     home: str | None = None
     allow_bypass: bool = False
     entries: Callable[[str], Sequence[str]] = disk.entries
