@@ -90,6 +90,10 @@ class StdioKind(ABC):
     @abstractmethod
     async def forget(self, agent_session: str, cwd: str) -> None: ...
 
+    def _arguments(self, launch: Launch) -> Sequence[str]:
+        """More arguments of the program."""
+        return ()
+
     def _objection(self, launch: Launch, cwd: str) -> BadRequest | None:
         """Why the agent must not be started in this folder, if so."""
         return None
@@ -122,7 +126,7 @@ class StdioKind(ABC):
         objection = await asyncio.to_thread(self._objection, launch, cwd)
         if objection is not None:
             raise objection
-        argv = [self._program(), *settings.command[1:]]
+        argv = [self._program(), *settings.command[1:], *self._arguments(launch)]
         env = basic_environment(settings.host, settings.pass_env)
         child = start_child(argv, env=env, cwd=cwd, clock=self._clock, sandbox=settings.sandbox)
         link = StdioLink(child, self._clock, settings.patience)

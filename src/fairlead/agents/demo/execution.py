@@ -1,18 +1,20 @@
 """Runs the calls that were permitted: tools, questions, plans, MCP tools, subagents, background tasks."""
 
 import asyncio
+import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairlead.agents.demo import tools
-from fairlead.agents.demo.messages import Record, new_id
+from fairlead.agents.demo.host import HostFailed
 from fairlead.agents.demo.permissions import Stopped
-from fairlead.agents.demo.session import BackgroundTask, DemoSession, RecordSource
+from fairlead.agents.demo.session import BackgroundTask, DemoSession, ToolRun
 from fairlead.agents.demo.thread import Thread, TurnOver
-from fairlead.agents.demo.tools import Outcome, ToolFailed
-from fairlead.agents.demo.wire import HostFailed
+from fairlead.agents.demo.tools import PLAN, QUESTION, Outcome, Record, ToolFailed
+from fairlead.model import events as ev
+from fairlead.model.ids import CallId, SubagentId, subagent_id
 
 _PROGRESS_SECONDS = 1.0
 """How often a running command reports its progress."""
@@ -27,15 +29,15 @@ class Executor:
     session: DemoSession
     notify: Callable[[str], None]
 
-    async def run(self, thread: Thread, call: Record, arguments: Record) -> Outcome:
-        session, name = self.session, call["name"]
+    async def run(self, thread: Thread, run: ToolRun, arguments: Record) -> Outcome:
+        session, name = self.session, run.name
         if name in ("Write", "Edit"):
             session.checkpoints.add_change(Path(str(arguments["file_path"])))
         match name:
             case "Bash" if arguments.get("run_in_background"):
-                return self._background_bash(call, arguments)
+                return self._background_bash(run, arguments)
             case "Bash":
-                report = asyncio.create_task(self._report_progress(thread, call))
+                report = asyncio.create_task(self._report_progress(run))
                 try:
                     return await tools.bash(arguments, session.cwd)
                 finally:
@@ -44,25 +46,25 @@ class Executor:
                 return _ON_FILES[name](arguments, session.cwd)
             case "TodoWrite":
                 return "The todos have been changed.", {"newTodos": arguments.get("todos") or []}
-            case "AskUserQuestion":
-                return _answers(arguments)
-            case "ExitPlanMode":
-                session.grants.mode = "default"
-                session.emit_system("status", status=None, permissionMode="default")
-                return "User has approved exiting plan mode. You can now proceed.", arguments
-            case "StructuredOutput" if session.structured:
+            case "StructuredOutput" if session.opened.structured:
                 return "Structured output provided successfully", arguments
-            case "Agent" | "Task":
-                return await self._subagent(call, arguments)
+            case "Agent":
+                return await self._subagent(run, arguments)
+        if name == QUESTION:
+            return _answers(arguments)
+        if name == PLAN:
+            session.mode = "default"
+            session.host.emit(ev.ModeChanged, mode="default")
+            return "The user has approved the plan. You can start.", arguments
         if name in session.mcp.tools():
             return await self._mcp(name, arguments)
-        raise ToolFailed(f"<tool_use_error>Error: No such tool available: {name}</tool_use_error>")
+        raise ToolFailed(f"There is no tool {name}.")
 
     async def _mcp(self, name: str, arguments: Record) -> Outcome:
         try:
             result = await self.session.mcp.call(name, arguments)
         except HostFailed as error:
-            raise ToolFailed(f"MCP server failed: {error}") from None
+            raise ToolFailed(f"The MCP server failed: {error}") from None
         content = result.get("content") or []
         if result.get("isError"):
             raise ToolFailed(" ".join(str(block.get("text", "")) for block in content))
@@ -70,109 +72,95 @@ class Executor:
 
     # -- commands
 
-    async def _report_progress(self, thread: Thread, call: Record) -> None:
+    async def _report_progress(self, run: ToolRun) -> None:
         elapsed = 0.0
         while True:
             await asyncio.sleep(_PROGRESS_SECONDS)
             elapsed += _PROGRESS_SECONDS
-            about = {"tool_use_id": call["id"], "tool_name": "Bash", "elapsed_time_seconds": elapsed}
-            self.session.wire.emit(thread.source.record("tool_progress", **about))
+            about: dict[str, Any] = {"call": CallId(run.call), "name": run.name, "subagent": run.subagent}
+            self.session.host.emit(ev.ToolProgress, elapsed_s=elapsed, **about)
 
-    def _background_bash(self, call: Record, arguments: Record) -> Outcome:
-        task = BackgroundTask(new_id("b"), "local_bash", str(arguments.get("description") or ""), call["id"])
-        self._start_in_background(task, self._finish_bash(task, arguments))
+    def _background_bash(self, run: ToolRun, arguments: Record) -> Outcome:
+        task = BackgroundTask(uuid.uuid4().hex[:9], str(arguments.get("description") or ""), run.call)
+        self.session.host.emit(
+            ev.Notice, kind="task_started", text=task.description, data={"task": task.id, "call": task.call}
+        )
+        self._start(task, self._bash(task, arguments), self._end_bash)
         return f"Command running in background with ID: {task.id}.", {"backgroundTaskId": task.id}
 
-    async def _finish_bash(self, task: BackgroundTask, arguments: Record) -> tuple[str, str]:
+    async def _bash(self, task: BackgroundTask, arguments: Record) -> str:
         how = "exit code 0"
         try:
-            result = str((await tools.bash(arguments, self.session.cwd))[0])
+            await tools.bash(arguments, self.session.cwd)
         except ToolFailed as failure:
-            result = str(failure)
-            how = result.split("\n", 1)[0].lower()
-        return f'Background command "{task.description}" completed ({how})', result
+            how = str(failure).split("\n", 1)[0].lower()
+        return f'Background command "{task.description}" completed ({how})'
+
+    def _end_bash(self, task: BackgroundTask, status: str, summary: str) -> None:
+        data = {"task": task.id, "call": task.call, "status": status}
+        self.session.host.emit(ev.Notice, kind="task_notification", text=summary, data=data)
 
     # -- subagents
 
-    async def _subagent(self, call: Record, arguments: Record) -> Outcome:
-        session = self.session
-        kind = str(arguments.get("subagent_type") or "general-purpose")
-        prompt = str(arguments.get("prompt") or "")
-        task = BackgroundTask(new_id("a"), "local_agent", str(arguments.get("description") or ""), call["id"])
-        source = RecordSource(session.id, call["id"], task.id)
-        meta = {"agentType": kind, "description": task.description, "toolUseId": call["id"]}
-        transcript = session.transcript.subagent(task.id, meta)
-        message = {"role": "user", "content": prompt}
-        transcript.add({"type": "user", "message": message})
-        thread = Thread(session, source, transcript, [message], self.run)
-        detail = {"agentId": task.id, "description": task.description, "prompt": prompt}
-        about = {"subagent_type": kind, "prompt": prompt}
-        # CLI 2.1.325 runs a subagent in the background unless the call says otherwise.
-        if arguments.get("run_in_background") is not False:
-            self._start_in_background(task, self._finish_agent(task, thread), **about)
-            reply = f"Async agent launched successfully.\nagentId: {task.id}"
-            return [{"type": "text", "text": reply}], detail | {"isAsync": True, "status": "async_launched"}
-        self._emit_started(task, is_backgrounded=False, **about)
-        session.wire.emit(
-            source.record("user", message={"role": "user", "content": [{"type": "text", "text": prompt}]})
+    async def _subagent(self, run: ToolRun, arguments: Record) -> Outcome:
+        child = subagent_id("demo", run.call)
+        title, prompt = str(arguments.get("description") or ""), str(arguments.get("prompt") or "")
+        background = arguments.get("run_in_background") is not False
+        task = BackgroundTask(child, title, run.call)
+        thread = Thread(self.session, self.run, child)
+        about: dict[str, Any] = {"title": title, "prompt": prompt, "kind": str(arguments.get("subagent_type") or "")}
+        self.session.host.emit(
+            ev.SubagentStarted,
+            child=child,
+            call=CallId(run.call),
+            subagent=run.subagent,
+            background=background,
+            **about,
         )
+        if background:
+            self._start(task, _final_text(thread, prompt), self._end_subagent)
+            reply = f"The subagent {child} works in the background."
+            return [{"type": "text", "text": reply}], {"isAsync": True, "agentId": child}
         try:
-            final = await _final_text(thread)
+            final = await _final_text(thread, prompt)
         except (asyncio.CancelledError, Stopped):
-            self._emit_ended(task, "stopped", task.description)
+            self._end_subagent(task, "stopped", title)
             raise
-        self._emit_ended(task, "completed", final)
-        content = [{"type": "text", "text": final}]
-        reply = f"{final}\nagentId: {task.id}"
-        return [{"type": "text", "text": reply}], detail | {"status": "completed", "content": content}
+        self._end_subagent(task, "completed", final)
+        return [{"type": "text", "text": final}], {"agentId": child, "status": "completed"}
 
-    async def _finish_agent(self, task: BackgroundTask, thread: Thread) -> tuple[str, str]:
-        return f'Agent "{task.description}" finished', await _final_text(thread)
+    def _end_subagent(self, task: BackgroundTask, status: str, summary: str) -> None:
+        about: dict[str, Any] = {"child": SubagentId(task.id), "call": CallId(task.call)}
+        self.session.host.emit(ev.SubagentEnded, status=status, summary=summary, **about)
 
     # -- background tasks
 
-    def _start_in_background(
-        self, task: BackgroundTask, work: Coroutine[Any, Any, tuple[str, str]], **about: str
+    def _start(
+        self, task: BackgroundTask, work: Coroutine[Any, Any, str], end: Callable[[BackgroundTask, str, str], None]
     ) -> None:
-        """`work` returns the task's summary and its result."""
         self.session.tasks[task.id] = task
-        self._emit_tasks()
-        self._emit_started(task, is_backgrounded=True, **about)
-        task.work = asyncio.create_task(self._finish(task, work))
+        task.work = asyncio.create_task(self._finish(task, work, end))
 
-    async def _finish(self, task: BackgroundTask, work: Coroutine[Any, Any, tuple[str, str]]) -> None:
+    async def _finish(
+        self, task: BackgroundTask, work: Coroutine[Any, Any, str], end: Callable[[BackgroundTask, str, str], None]
+    ) -> None:
         status = "completed"
         try:
-            summary, result = await work
+            summary = await work
         except (asyncio.CancelledError, Stopped):
-            # Stopped by stop_task, or by a person's "deny and stop": either way the task is over.
-            status, summary, result = "stopped", task.description, ""
-        self._emit_ended(task, status, (result or summary) if task.kind == "local_agent" else summary)
+            # Stopped by a person, or by a "deny and stop": either way the task is over.
+            status, summary = "stopped", task.description
+        end(task, status, summary)
         del self.session.tasks[task.id]
-        self._emit_tasks()
-        self.notify(
-            f"<task-notification>\n<task-id>{task.id}</task-id>\n<tool-use-id>{task.tool_use_id}</tool-use-id>\n"
-            f"<status>{status}</status>\n<summary>{summary}</summary>\n<result>{result}</result>\n</task-notification>"
-        )
-
-    def _emit_tasks(self) -> None:
-        tasks = [task.as_record() for task in self.session.tasks.values()]
-        self.session.emit_system("background_tasks_changed", tasks=tasks)
-
-    def _emit_started(self, task: BackgroundTask, **about: Any) -> None:
-        self.session.emit_system("task_started", **task.as_record(), tool_use_id=task.tool_use_id, **about)
-
-    def _emit_ended(self, task: BackgroundTask, status: str, summary: str) -> None:
-        about = {"task_id": task.id, "tool_use_id": task.tool_use_id}
-        self.session.emit_system("task_notification", **about, status=status, summary=summary)
+        self.notify(f"SCRIPT:text A background task ended: {summary}")
 
 
-async def _final_text(thread: Thread) -> str:
+async def _final_text(thread: Thread, prompt: str) -> str:
     """A subagent's final text, however it ended."""
     try:
-        return await thread.run()
+        return await thread.run(prompt)
     except TurnOver as over:
-        return str(over.ending.get("result") or f"The subagent failed: {over.ending['errors'][0]}")
+        return str(over.ending.get("text") or f"The subagent failed: {over.ending['errors'][0]}")
 
 
 def _answers(arguments: Record) -> Outcome:

@@ -1,41 +1,90 @@
-"""The demo agent as an agent kind: Claude's driver on a scripted process, with a separate HOME."""
+"""The demo agent as an agent kind: a scripted process that needs no model, for trying Fairlead and for tests."""
 
+import asyncio
 import os
 import sys
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
-from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings, settings_of
 from fairlead.agents.context import AgentContext
-from fairlead.agents.environment import BASIC_VARIABLES
-from fairlead.model.agents import AgentInfo
-from fairlead.system.clock import Clock
+from fairlead.agents.demo import wire
+from fairlead.agents.demo.driver import DemoProcess
+from fairlead.agents.demo.history import events_in, file_of
+from fairlead.agents.demo.interpreter import DemoInterpreter
+from fairlead.agents.demo.tools import CATALOGUE
+from fairlead.agents.links.framing import OversizeSpill
+from fairlead.agents.links.stdio import StdioLink
+from fairlead.agents.stdio_kind import StdioKind, StdioSettings
+from fairlead.model.agents import CAPABILITIES, AgentInfo, AgentSink, Exit, Interpreter, Launch, ProcessInfo, Record
+from fairlead.model.content import Content, OtherBlock
+from fairlead.model.ids import MessageId, SessionId
+from fairlead.system.proctable import is_alive
+
+POLL_SECONDS: Final = 0.2
+"""How often the end of a process that outlived its gateway is checked."""
 
 
-class DemoKind(ClaudeKind):
-    """`home` in the settings is the demo's own folder, so that it never touches the user's files of Claude Code."""
+class DemoKind(StdioKind):
+    """Implements `model.agents.AgentKind`. HOME in the settings is the demo's own folder."""
 
-    def __init__(self, settings: ClaudeSettings, clock: Clock) -> None:
-        if not settings.home:
-            raise ValueError("the demo agent needs a home of its own")
-        os.makedirs(settings.home, mode=0o700, exist_ok=True)
-        # No credentials of the user's account: the demo calls no model.
-        host = {name: settings.host[name] for name in BASIC_VARIABLES if name in settings.host}
-        super().__init__(msgspec.structs.replace(settings, host=host, pass_env=()), clock)
-
-    @property
-    def name(self) -> str:
-        return "demo"
-
-    def command(self) -> tuple[str, ...]:
-        return (sys.executable, "-m", "fairlead.agents.demo")
+    tools = CATALOGUE
+    capabilities = CAPABILITIES - {"variables"}
 
     async def info(self) -> AgentInfo:
-        return msgspec.structs.replace(await super().info(), ways={"stdio": "yes"})
+        os.makedirs(self._home, mode=0o700, exist_ok=True)
+        return await super().info()
+
+    @property
+    def _home(self) -> str:
+        return self._settings.host["HOME"]
+
+    def interpreter(self, session: SessionId) -> Interpreter:
+        return DemoInterpreter(session)
+
+    def prompt(self, content: Sequence[Content], message: MessageId, agent_session: str) -> Record:
+        line = wire.SendPrompt(message=message, content=[_block(block) for block in content])
+        return Record(wire.encode(line), "gateway")
+
+    def interrupt_record(self, cause: str) -> Record:
+        return Record(wire.encode(wire.InterruptTurn()), "gateway")
+
+    def _arguments(self, launch: Launch) -> Sequence[str]:
+        return (launch.session,)
+
+    async def _connect(
+        self, link: StdioLink, sink: AgentSink, launch: Launch, cwd: str, spill: OversizeSpill | None
+    ) -> DemoProcess:
+        agent = DemoProcess(link, sink, self._clock, self.name, spill)
+        await agent.start(launch)
+        return agent
+
+    async def follow(self, child: ProcessInfo, sink: AgentSink, after: MessageId | None) -> None:
+        """A process that outlived its gateway finishes its turn: what it did is in its file."""
+        while is_alive(child.pid, child.started):
+            await self._clock.sleep(POLL_SECONDS)
+        path = file_of(child.home, child.agent_session or child.session)
+        lines = await asyncio.to_thread(lambda: [line for line, _ in events_in(path)] if path.exists() else [])
+        await sink.records([Record(line, "transcript") for line in lines])
+        await sink.exited(Exit())
+
+    async def forget(self, agent_session: str, cwd: str) -> None:
+        file_of(self._home, agent_session).unlink(missing_ok=True)
+
+
+def _block(block: Content) -> Any:
+    return block.data if isinstance(block, OtherBlock) else msgspec.to_builtins(block)
 
 
 def create_kinds(context: AgentContext) -> list[DemoKind]:
     home = f"{context.data}/demo-home"
-    sandbox = context.sandbox and context.sandbox.showing(writable=(home,))
-    settings = msgspec.structs.replace(settings_of(context), executable="", home=home, sandbox=sandbox)
+    settings = StdioSettings(
+        name="demo",
+        command=(sys.executable, "-m", "fairlead.agents.demo"),
+        # No credentials of the user: the demo calls no model.
+        host={**context.host, "HOME": home},
+        spill=context.spill,
+        sandbox=context.sandbox and context.sandbox.showing(writable=(home,)),
+    )
     return [DemoKind(settings, context.clock)]

@@ -1,52 +1,36 @@
-"""The state that all parts of a demo agent process share, and the format of the records that it emits."""
+"""The state that all parts of a demo agent process share."""
 
 import asyncio
 import os
 import sys
-import uuid
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from fairlead.agents.demo import tools
-from fairlead.agents.demo.flags import VERSION, Options
-from fairlead.agents.demo.messages import FINISHED, Record
-from fairlead.agents.demo.permissions import Grants
-from fairlead.agents.demo.transcript import Transcript, timestamp
-from fairlead.agents.demo.wire import McpServers, Wire
+from fairlead.agents.demo import tools, wire
+from fairlead.agents.demo.host import Host, HostFailed
+from fairlead.agents.demo.tools import Record
+from fairlead.model import events as ev
+from fairlead.model.ids import SubagentId
 
-TOOLS = ["Task", "AskUserQuestion", "Bash", "Edit", "ExitPlanMode", "Glob", "Read", "TodoWrite", "Write"]
-COMMANDS = ["compact"]
-MODELS = {"default": "claude-opus-5-5"} | {name: f"claude-{name}-5-5" for name in ("opus", "sonnet", "haiku")}
+VERSION = "1.0"
+MODELS = ("demo-large", "demo-small")
+COMMANDS = ("compact",)
 COST_PER_CALL = 0.0009102
 """In dollars. The value has no meaning, but the sums add up."""
-_USAGE_PER_CALL = {
-    "inputTokens": FINISHED["input_tokens"],
-    "outputTokens": FINISHED["output_tokens"],
-    "cacheReadInputTokens": FINISHED["cache_read_input_tokens"],
-    "cacheCreationInputTokens": FINISHED["cache_creation_input_tokens"],
-    "costUSD": COST_PER_CALL,
-}
-
-
-def resolve_model(name: str | None) -> str:
-    """The model that an alias stands for; any other name is unchanged, as in the real CLI."""
-    return MODELS.get(name or "default", name or "")
+TOKENS = ev.TokenCount(input=11, output=42, cache_read=3, cache_write=5)
+WINDOW = 1_000_000
+_HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "fairlead-demo", "version": "1"}}
 
 
 @dataclass(frozen=True, slots=True)
-class RecordSource:
-    """The source of a record: the main thread, or a subagent inside a call."""
+class ToolRun:
+    """A call that a thread makes. `subagent` is the thread's, if it is not the main one."""
 
-    session_id: str
-    parent_tool_use_id: str | None = None
-    agent_id: str | None = None
-
-    def record(self, kind: str, **fields: Any) -> Record:
-        head = {"type": kind, "parent_tool_use_id": self.parent_tool_use_id, "session_id": self.session_id}
-        if self.agent_id is not None:
-            head["agent_id"] = self.agent_id
-        return {**head, "uuid": str(uuid.uuid4()), "timestamp": timestamp(), **fields}
+    call: str
+    name: str
+    input: Record
+    subagent: SubagentId | None
 
 
 @dataclass(slots=True)
@@ -54,96 +38,111 @@ class BackgroundTask:
     """A subagent or a command that continues after its call was answered."""
 
     id: str
-    kind: str
     description: str
-    tool_use_id: str
+    call: str
     work: asyncio.Task[None] | None = None
-
-    def as_record(self) -> Record:
-        return {"task_id": self.id, "task_type": self.kind, "description": self.description}
 
 
 @dataclass(slots=True)
 class DemoSession:
     id: str
     cwd: str
-    options: Options
-    wire: Wire
-    transcript: Transcript
-    messages: list[Record]
-    """The conversation as the model sees it."""
+    host: Host
+    opened: wire.OpenSession
+    messages: int
+    """How many messages the model has seen."""
     model: str = field(init=False)
-    grants: Grants = field(init=False)
-    mcp: McpServers = field(init=False)
+    mode: str = field(init=False)
+    mcp: "McpServers" = field(init=False)
     calls: Counter[str] = field(default_factory=Counter)
-    """Calls of each model."""
-    reported: Counter[str] = field(default_factory=Counter)
-    """Those of them that the last result included."""
+    """Calls of each model in this turn."""
+    cost: float = 0.0
     tasks: dict[str, BackgroundTask] = field(default_factory=dict)
-    structured: bool = False
-    """The host asked for structured output."""
     checkpoints: tools.Checkpoints = field(default_factory=tools.Checkpoints)
-    hooks: list[Record] = field(default_factory=list)
-    """The host's PreToolUse hooks, as `initialize` registered them."""
 
     def __post_init__(self) -> None:
-        self.model = resolve_model(self.options.model)
-        self.grants = Grants(self.options.permission_mode, self.cwd, self.options.add_dir)
-        self.mcp = McpServers(self.wire)
-
-    @property
-    def source(self) -> RecordSource:
-        return RecordSource(self.id)
-
-    @property
-    def cost(self) -> float:
-        return COST_PER_CALL * self.calls.total()
+        self.model = self.opened.model or MODELS[0]
+        self.mode = self.opened.mode
+        self.mcp = McpServers(self.host)
 
     def tools(self) -> list[str]:
-        return TOOLS + (["StructuredOutput"] if self.structured else []) + self.mcp.tools()
+        return [*tools.NAMES, *(["StructuredOutput"] if self.opened.structured else []), *self.mcp.tools()]
 
-    def emit(self, kind: str, **fields: Any) -> None:
-        self.wire.emit({"type": kind, **fields, "uuid": str(uuid.uuid4()), "session_id": self.id})
-
-    def emit_system(self, subtype: str, **fields: Any) -> None:
-        self.emit("system", subtype=subtype, **fields)
-
-    def emit_init(self) -> None:
-        """Emit the record that begins a turn."""
-        self.emit_system(
-            "init",
+    def emit_ready(self) -> None:
+        about: dict[str, Any] = {"agent_session": self.id, "version": VERSION, "model": self.model, "mode": self.mode}
+        self.host.emit(
+            ev.AgentReady,
             cwd=self.cwd,
-            tools=self.tools(),
+            tools=tuple(self.tools()),
+            commands=COMMANDS,
             mcp_servers=self.mcp.listing(),
-            model=self.model,
-            permissionMode=self.grants.mode,
-            slash_commands=COMMANDS,
-            claude_code_version=VERSION,
+            **about,
         )
 
-    def emit_result(self, ending: Record, *, calls: int, **fields: Any) -> None:
-        """Emit the end of a turn. `ending` says how it ended: subtype, is_error, result or errors."""
-        since, self.reported = self.calls - self.reported, self.calls.copy()
-        self.emit(
-            "result",
-            total_cost_usd=self.cost,
-            usage={name: tokens * calls for name, tokens in FINISHED.items()},
-            modelUsage=_model_usage(self.calls),
-            model_usage_since_last_result=_model_usage(since),
-            **ending,
-            **fields,
-        )
+    def count_call(self) -> None:
+        self.calls[self.model] += 1
+        self.cost += COST_PER_CALL
+
+    def take_usage(self) -> dict[str, Any]:
+        """The fields of a turn's end that say what it used."""
+        usage = {
+            model: ev.ModelUsage(
+                input=TOKENS.input * count,
+                output=TOKENS.output * count,
+                cache_read=TOKENS.cache_read * count,
+                cache_write=TOKENS.cache_write * count,
+                cost_usd=COST_PER_CALL * count,
+                window=WINDOW,
+            )
+            for model, count in self.calls.items()
+        }
+        cost = COST_PER_CALL * self.calls.total()
+        self.calls.clear()
+        return {"usage": usage, "cost_usd": cost}
 
     def crash(self) -> NoReturn:
-        """End the process at once, as the script demands: no result, no transcript row."""
-        self.wire.flush()
+        """End the process at once, as the script demands."""
+        self.host.flush()
         print("demo agent: crashed, as the script wanted", file=sys.stderr, flush=True)
         tools.kill_all()
         os._exit(1)
 
 
-def _model_usage(calls: Counter[str]) -> Record:
-    return {
-        model: {name: value * count for name, value in _USAGE_PER_CALL.items()} | {"contextWindow": 1_000_000}
-        for model, count in calls.items()
-    }
+@dataclass(slots=True)
+class McpServers:
+    """MCP servers inside the gateway: those that answered the handshake, and their tools."""
+
+    host: Host
+    _tools: dict[str, list[str]] = field(default_factory=dict)
+
+    async def join(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            try:
+                await self._call(name, "initialize", _HELLO)
+                await self._send(name, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+                listing = await self._call(name, "tools/list", {})
+            except HostFailed:
+                continue
+            self._tools[name] = [str(tool.get("name")) for tool in listing.get("tools") or [] if isinstance(tool, dict)]
+
+    async def call(self, tool: str, arguments: Record) -> Record:
+        """The result of `mcp__<server>__<tool>`, one of `tools`. Raises HostFailed."""
+        _, server, name = tool.split("__", 2)
+        return await self._call(server, "tools/call", {"name": name, "arguments": arguments})
+
+    def tools(self) -> list[str]:
+        return [f"mcp__{server}__{name}" for server, names in self._tools.items() for name in names]
+
+    def listing(self) -> tuple[Record, ...]:
+        return tuple(
+            {"name": server, "status": "connected", "tools": [{"name": name} for name in names]}
+            for server, names in self._tools.items()
+        )
+
+    async def _call(self, server: str, method: str, params: Record) -> Record:
+        answer = await self._send(server, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        result = answer.get("result") if isinstance(answer, dict) else None
+        return result if isinstance(result, dict) else {}
+
+    async def _send(self, server: str, message: Record) -> Any:
+        return await self.host.ask(wire.McpCall, server=server, message=message)

@@ -13,7 +13,31 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from fairlead.agents.demo.messages import Record
+from fairlead.model.tools import EditArguments, Tool, ToolCatalogue
+
+Record = dict[str, Any]
+
+QUESTION, PLAN = "AskUserQuestion", "ExitPlanMode"
+NAMES = ("Agent", QUESTION, "Bash", "Edit", PLAN, "Glob", "Read", "TodoWrite", "Write")
+CATALOGUE = ToolCatalogue(
+    tools={
+        "Bash": Tool(effect="shell", argument="command"),
+        "Read": Tool(effect="read", argument="file_path"),
+        "Glob": Tool(effect="search", argument="path", pattern="pattern"),
+        "Write": Tool(effect="edit", argument="file_path", edit=EditArguments(whole="content")),
+        "Edit": Tool(
+            effect="edit",
+            argument="file_path",
+            edit=EditArguments(old="old_string", new="new_string", everywhere="replace_all"),
+        ),
+        QUESTION: Tool(effect="question"),
+        PLAN: Tool(effect="question"),
+        "Agent": Tool(effect="harmless", argument="subagent_type", coordinates=True),
+        "TodoWrite": Tool(effect="harmless", coordinates=True),
+        "StructuredOutput": Tool(effect="harmless"),
+    },
+    prose=frozenset({"content", "old_string", "new_string", "prompt", "description", "todos", "questions", "plan"}),
+)
 
 # The real CLI's default for Bash; a script's command is short, a typed one may hang.
 BASH_LIMIT = 120.0

@@ -1,0 +1,56 @@
+"""The files of the demo agent: the events of each session, one per line, without deltas."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from fairlead.agents.demo import wire
+from fairlead.model import events as ev
+
+
+class CannotStart(Exception):
+    """The session cannot be continued. Carries the reason."""
+
+
+def file_of(home: str, session: str) -> Path:
+    return Path(home) / "sessions" / f"{session}.jsonl"
+
+
+def events_in(path: Path) -> Iterator[tuple[bytes, ev.Event]]:
+    """The events of a file with their lines. A torn line, as a crash leaves it, is skipped."""
+    for line in path.read_bytes().split(b"\n"):
+        event = wire.decode(line)
+        if isinstance(event, ev.EventBase):
+            yield line, event
+
+
+def load(path: Path, at: str) -> tuple[list[bytes], int]:
+    """The lines of a session up to the event `at`, or all, and how many messages the model has seen in them.
+
+    Raises CannotStart."""
+    lines: list[bytes] = []
+    seen: set[str] = set()
+    try:
+        for line, event in events_in(path):
+            lines.append(line)
+            if isinstance(event, ev.Compaction) and event.phase == "boundary":
+                seen = {"the summary"}
+            elif event.subagent is None:
+                seen |= _message(event)
+            if at and event.id.split("/", 1)[0] == at:
+                return lines, len(seen)
+    except OSError:
+        raise CannotStart(f"There is no conversation {path.stem}.") from None
+    if at:
+        raise CannotStart(f"The conversation {path.stem} has no event {at}.")
+    return lines, len(seen)
+
+
+def _message(event: ev.Event) -> set[str]:
+    """The message of the conversation that an event belongs to."""
+    match event:
+        case ev.UserMessage() | ev.Text() | ev.Thinking() | ev.ToolCalled():
+            return {event.message}
+        case ev.ToolEnded():
+            return {event.call}
+        case _:
+            return set()
