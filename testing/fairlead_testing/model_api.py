@@ -30,8 +30,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from fairlead.agents.demo.messages import new_id
-from fairlead.agents.demo.scripts import ApiError, Block, Call, ScriptText, ToolUse, read_conversation, respond
+from fairlead.agents.demo.scripts import ApiError, Block, Call, ScriptText, ToolUse, respond
+from fairlead_testing.conversations import read_conversation
+from fairlead_testing.model_messages import new_id
 from fairlead_testing.model_server import EventStream, LoopbackServer
 from fairlead_testing.model_stream import answer, server_events
 

@@ -1,4 +1,4 @@
-"""The demo agent's life cycle: start or resume a session, read the host's messages, run turn after turn, end.
+"""The stand-in's life cycle: start or resume a session, read the host's messages, run turn after turn, end.
 
 The agent ends when stdin has ended and nothing is left to answer, with the exit code 1 if the last turn was an error,
 as the real CLI does.
@@ -15,20 +15,20 @@ from typing import Any
 
 from fairlead.agents.claude.transcripts.paths import config_folder, transcript_path
 from fairlead.agents.demo import tools
-from fairlead.agents.demo.controls import answer_control
-from fairlead.agents.demo.execution import Executor
-from fairlead.agents.demo.flags import Options
-from fairlead.agents.demo.messages import Record
-from fairlead.agents.demo.permissions import Stopped
-from fairlead.agents.demo.session import DemoSession
-from fairlead.agents.demo.thread import Prompt, Thread, TurnOver
-from fairlead.agents.demo.transcript import CannotStart, Transcript, load, messages_of
-from fairlead.agents.demo.wire import Wire
+from fairlead_testing.model_messages import Record
+from fairlead_testing.standin_cli.controls import answer_control
+from fairlead_testing.standin_cli.execution import Executor
+from fairlead_testing.standin_cli.flags import Options
+from fairlead_testing.standin_cli.permissions import Stopped
+from fairlead_testing.standin_cli.session import StandinSession
+from fairlead_testing.standin_cli.thread import Prompt, Thread, TurnOver
+from fairlead_testing.standin_cli.transcript import CannotStart, Transcript, load, messages_of
+from fairlead_testing.standin_cli.wire import Wire
 
 _INTERRUPTED = {"subtype": "error_during_execution", "is_error": True, "errors": ["[ede_diagnostic] interrupted"]}
 
 
-class DemoAgent:
+class StandinCli:
     """One process, one session."""
 
     def __init__(self, options: Options) -> None:
@@ -56,7 +56,7 @@ class DemoAgent:
         self._wire.flush()
         return 1 if failed else 0
 
-    def _open(self) -> DemoSession:
+    def _open(self) -> StandinSession:
         """Start a session, or continue one: a fork copies the chain into a new file under its own id, a resume uses the
         same file."""
         options, config, cwd = self._options, config_folder(os.environ), os.getcwd()
@@ -74,7 +74,7 @@ class DemoAgent:
         if chain:
             transcript.leaf = chain[-1]["uuid"]
         self._seen |= {row["uuid"] for row in chain if row.get("type") == "user"}
-        return DemoSession(session_id, cwd, options, self._wire, transcript, messages_of(chain))
+        return StandinSession(session_id, cwd, options, self._wire, transcript, messages_of(chain))
 
     # -- input from the host
 
@@ -157,7 +157,7 @@ class DemoAgent:
             return over.ending
 
 
-def _compact(session: DemoSession) -> None:
+def _compact(session: StandinSession) -> None:
     """`/compact`: the conversation becomes its summary."""
     session.emit_system("status", status="compacting")
     summary = f"This session continues an earlier conversation of {len(session.messages)} messages."
@@ -189,6 +189,6 @@ def run_agent(options: Options) -> int:
     signal.signal(signal.SIGTERM, terminate)
 
     async def live() -> int:
-        return await DemoAgent(options).run()  # the wire needs a running event loop
+        return await StandinCli(options).run()  # the wire needs a running event loop
 
     return asyncio.run(live())

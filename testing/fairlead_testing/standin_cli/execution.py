@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.agents.demo import tools
-from fairlead.agents.demo.messages import Record, new_id
-from fairlead.agents.demo.permissions import Stopped
-from fairlead.agents.demo.session import BackgroundTask, DemoSession, RecordSource
-from fairlead.agents.demo.thread import Thread, TurnOver
 from fairlead.agents.demo.tools import Outcome, ToolFailed
-from fairlead.agents.demo.wire import HostFailed
+from fairlead_testing.model_messages import Record, new_id
+from fairlead_testing.standin_cli.permissions import Stopped
+from fairlead_testing.standin_cli.session import BackgroundTask, RecordSource, StandinSession
+from fairlead_testing.standin_cli.thread import Thread, TurnOver
+from fairlead_testing.standin_cli.wire import HostFailed
 
 _PROGRESS_SECONDS = 1.0
 """How often a running command reports its progress."""
@@ -24,7 +24,7 @@ _ON_FILES = {"Read": tools.read, "Write": tools.write, "Edit": tools.edit, "Glob
 class Executor:
     """Runs calls for all threads of a session. `notify` gives the model a notification that opens a new turn."""
 
-    session: DemoSession
+    session: StandinSession
     notify: Callable[[str], None]
 
     async def run(self, thread: Thread, call: Record, arguments: Record) -> Outcome:

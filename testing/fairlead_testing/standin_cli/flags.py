@@ -1,6 +1,6 @@
-"""The command line of the demo agent: the flags with which the gateway starts the CLI.
+"""The command line of the stand-in: the flags with which the gateway starts the CLI.
 
-A flag without a meaning for a scripted agent is read and ignored, so that the gateway can start the demo agent with
+A flag without a meaning for a scripted agent is read and ignored, so that the gateway can start the stand-in with
 exactly the arguments that it would pass to the real program. Other flags are refused, as in the real CLI.
 """
 
@@ -26,8 +26,8 @@ class Options(argparse.Namespace):
 
 
 def parse_flags(argv: Sequence[str]) -> Options:
-    parser = argparse.ArgumentParser("demo agent", add_help=False, allow_abbrev=False)
-    parser.add_argument("-v", "--version", action="version", version=f"{VERSION} (Fairlead demo agent)")
+    parser = argparse.ArgumentParser("stand-in CLI", add_help=False, allow_abbrev=False)
+    parser.add_argument("-v", "--version", action="version", version=f"{VERSION} (Fairlead stand-in CLI)")
     parser.add_argument("-p", "--print", "--verbose", action="store_true", dest="ignored")
     parser.add_argument("--include-partial-messages", action="store_true")
     parser.add_argument("--fork-session", action="store_true")

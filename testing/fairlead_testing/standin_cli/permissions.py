@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from fairlead.agents.claude.launch import ALWAYS_ASKED
-from fairlead.agents.demo.messages import Record
 from fairlead.agents.demo.tools import ToolFailed
-from fairlead.agents.demo.wire import HostFailed, HostGone
+from fairlead_testing.model_messages import Record
+from fairlead_testing.standin_cli.wire import HostFailed, HostGone
 
 if TYPE_CHECKING:
-    from fairlead.agents.demo.session import DemoSession
+    from fairlead_testing.standin_cli.session import StandinSession
 
 _NEVER_ASKED = frozenset({"Agent", "Task", "TodoWrite", "StructuredOutput", "Glob"})
 _READS = frozenset({"echo", "ls", "pwd", "cat", "head", "tail", "wc", "date", "whoami", "true"})
@@ -60,7 +60,7 @@ class Grants:
         return reads_or_may_edit and self.inside(str(arguments.get("file_path", "")))
 
 
-async def pass_or_refuse(session: "DemoSession", call: Record, arguments: Record, agent_id: str | None) -> Record:
+async def pass_or_refuse(session: "StandinSession", call: Record, arguments: Record, agent_id: str | None) -> Record:
     """Return the input to run the call with. Raises ToolFailed or Stopped if it may not run."""
     name = call["name"]
     decided = await _call_hooks(session, call, arguments)
@@ -80,7 +80,7 @@ async def pass_or_refuse(session: "DemoSession", call: Record, arguments: Record
     return await _ask(session, call, arguments, agent_id, decided.get("ask"))
 
 
-async def _call_hooks(session: "DemoSession", call: Record, arguments: Record) -> dict[str, str]:
+async def _call_hooks(session: "StandinSession", call: Record, arguments: Record) -> dict[str, str]:
     """The decisions of the host's hooks, each with its reason. An error of the host counts as no decision, as in the
     CLI, unless the host asked for a block."""
     about = {"tool_name": call["name"], "tool_input": arguments, "tool_use_id": call["id"]}
@@ -105,7 +105,7 @@ async def _call_hooks(session: "DemoSession", call: Record, arguments: Record) -
 
 
 async def _ask(
-    session: "DemoSession", call: Record, arguments: Record, agent_id: str | None, reason: str | None
+    session: "StandinSession", call: Record, arguments: Record, agent_id: str | None, reason: str | None
 ) -> Record:
     request: Record = {"tool_name": call["name"], "input": arguments, "tool_use_id": call["id"]}
     request["description"] = str(arguments.get("description") or os.path.basename(str(arguments.get("file_path", ""))))

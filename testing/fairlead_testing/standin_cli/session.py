@@ -1,4 +1,4 @@
-"""The state that all parts of a demo agent process share, and the format of the records that it emits."""
+"""The state that all parts of a stand-in CLI process share, and the format of the records that it emits."""
 
 import asyncio
 import os
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from fairlead.agents.demo import tools
-from fairlead.agents.demo.flags import VERSION, Options
-from fairlead.agents.demo.messages import FINISHED, Record
-from fairlead.agents.demo.permissions import Grants
-from fairlead.agents.demo.transcript import Transcript, timestamp
-from fairlead.agents.demo.wire import McpServers, Wire
+from fairlead_testing.model_messages import FINISHED, Record
+from fairlead_testing.standin_cli.flags import VERSION, Options
+from fairlead_testing.standin_cli.permissions import Grants
+from fairlead_testing.standin_cli.transcript import Transcript, timestamp
+from fairlead_testing.standin_cli.wire import McpServers, Wire
 
 TOOLS = ["Task", "AskUserQuestion", "Bash", "Edit", "ExitPlanMode", "Glob", "Read", "TodoWrite", "Write"]
 COMMANDS = ["compact"]
@@ -64,7 +64,7 @@ class BackgroundTask:
 
 
 @dataclass(slots=True)
-class DemoSession:
+class StandinSession:
     id: str
     cwd: str
     options: Options
@@ -137,7 +137,7 @@ class DemoSession:
     def crash(self) -> NoReturn:
         """End the process at once, as the script demands: no result, no transcript row."""
         self.wire.flush()
-        print("demo agent: crashed, as the script wanted", file=sys.stderr, flush=True)
+        print("stand-in CLI: crashed, as the script wanted", file=sys.stderr, flush=True)
         tools.kill_all()
         os._exit(1)
 

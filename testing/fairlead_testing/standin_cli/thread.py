@@ -12,12 +12,13 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.demo import tools
-from fairlead.agents.demo.messages import FINISHED, Record, complete, message, new_id, stream_block
-from fairlead.agents.demo.permissions import Stopped, pass_or_refuse
-from fairlead.agents.demo.scripts import STEERED, ApiError, Block, ContentBlock, Fault, read_conversation, respond
-from fairlead.agents.demo.session import DemoSession, RecordSource
+from fairlead.agents.demo.scripts import ApiError, Block, ContentBlock, Fault, respond
 from fairlead.agents.demo.tools import Outcome, ToolFailed
-from fairlead.agents.demo.transcript import Transcript
+from fairlead_testing.conversations import STEERED, read_conversation
+from fairlead_testing.model_messages import FINISHED, Record, complete, message, new_id, stream_block
+from fairlead_testing.standin_cli.permissions import Stopped, pass_or_refuse
+from fairlead_testing.standin_cli.session import RecordSource, StandinSession
+from fairlead_testing.standin_cli.transcript import Transcript
 
 # The real CLI uses growing delays; a person at a demo should not have to wait.
 _RETRIES = 2
@@ -65,7 +66,7 @@ class Player:
     """Plays the blocks of a script as one message of the model: deltas, one assistant record per block, transcript
     rows. Cancelling `play` interrupts it: a started text is sent as far as it came."""
 
-    session: DemoSession
+    session: StandinSession
     source: RecordSource
     transcript: Transcript
     content: list[Record] = field(default_factory=list)
@@ -147,7 +148,7 @@ RunTool = Callable[["Thread", Record, Record], Awaitable[Outcome]]
 
 @dataclass(slots=True)
 class Thread:
-    session: DemoSession
+    session: StandinSession
     source: RecordSource
     transcript: Transcript
     messages: list[Record]

@@ -1,4 +1,4 @@
-"""The session's file: the demo agent writes and reads the same JSONL rows as the real CLI.
+"""The session's file: the stand-in writes and reads the same JSONL rows as the real CLI.
 
 One row is one write, so a reader never sees half of a finished row.
 """
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Self
 
 from fairlead.agents.claude.wire.decode import decode_object
-from fairlead.agents.demo.flags import VERSION
-from fairlead.agents.demo.messages import Record
 from fairlead.agents.links.framing import encode_line
+from fairlead_testing.model_messages import Record
+from fairlead_testing.standin_cli.flags import VERSION
 
 
 class CannotStart(Exception):
@@ -70,7 +70,7 @@ class Transcript:
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             except OSError as error:
-                print(f"demo agent: no transcript is kept: {error}", file=sys.stderr, flush=True)
+                print(f"stand-in CLI: no transcript is kept: {error}", file=sys.stderr, flush=True)
                 self._keep = False
                 return
         os.write(self._file, encode_line(row))

@@ -1,4 +1,4 @@
-"""The demo agent's two pipes: lines in from the host, lines out to it, and requests that wait for an answer.
+"""The stand-in's two pipes: lines in from the host, lines out to it, and requests that wait for an answer.
 
 Without a host, writing does nothing and reading ends: the agent finishes its turn alone, as the real CLI does.
 """
@@ -16,13 +16,13 @@ import msgspec
 from fairlead.agents.claude.wire.control import cancel_line, request_line
 from fairlead.agents.claude.wire.decode import decode_object
 from fairlead.agents.claude.wire.records import ControlResponse
-from fairlead.agents.demo.flags import VERSION
-from fairlead.agents.demo.messages import Record, new_id
 from fairlead.agents.links.framing import LineSplitter, encode_line
+from fairlead_testing.model_messages import Record, new_id
+from fairlead_testing.standin_cli.flags import VERSION
 
 # A pipe holds 64 KiB: a larger write would only block.
 _FLUSH_AT = 64 * 1024
-_CLIENT = {"name": "fairlead-demo", "version": VERSION}
+_CLIENT = {"name": "fairlead-standin", "version": VERSION}
 _HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": _CLIENT}
 
 

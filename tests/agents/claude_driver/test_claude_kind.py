@@ -1,4 +1,4 @@
-"""The whole driver on real processes: the demo agent, and small programs that misbehave."""
+"""The whole driver on real processes: a stand-in for the CLI, and small programs that misbehave."""
 
 import asyncio
 import json
@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from agents.claude_driver.harness import MemorySink
+from agents.claude_driver.standin_kind import StandinKind
 from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
-from fairlead.agents.demo.kind import DemoKind
 from fairlead.model.agents import AgentKind, Decision, Launch, ProcessInfo, Record
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock
@@ -37,7 +37,7 @@ def new_session() -> SessionId:
 
 
 class KindHarness:
-    """A working folder with its own demo agent."""
+    """A working folder with its own stand-in."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.cwd = tmp_path / "work"
@@ -45,7 +45,7 @@ class KindHarness:
         self.home = tmp_path / "home"
         host = {"PATH": os.environ["PATH"], "ANTHROPIC_API_KEY": "secret"}
         settings = ClaudeSettings(host=host, home=str(self.home), patience=PATIENCE)
-        self.kind = DemoKind(settings, SystemClock())
+        self.kind = StandinKind(settings, SystemClock())
         self.sink = MemorySink()
         self.sink.verdict = Verdict(Behavior.ALLOW, "fine", by="rule")
         self.session = new_session()
@@ -88,7 +88,7 @@ def harness(tmp_path: Path) -> KindHarness:
 async def test_a_turn_from_start_to_end(harness: KindHarness) -> None:
     agent = await harness.launch()
     kind: AgentKind = harness.kind
-    assert kind.name == harness.child.agent == "demo"
+    assert kind.name == harness.child.agent == "claude"
     assert harness.sink.story[0][0] == "started"
     assert (harness.child.pid, harness.child.session, harness.child.agent_session) == (
         agent.pid,
@@ -110,9 +110,9 @@ async def test_a_turn_from_start_to_end(harness: KindHarness) -> None:
         await harness.prompt(agent, "late")
 
 
-async def test_info_of_the_demo_agent(harness: KindHarness) -> None:
+async def test_info_of_an_installed_cli(harness: KindHarness) -> None:
     info = await harness.kind.info()
-    assert (info.name, info.path, info.problem) == ("demo", sys.executable, "")
+    assert (info.name, info.path, info.problem) == ("claude", sys.executable, "")
     assert info.ways == {"stdio": "yes"}
     assert info.version
 
@@ -305,11 +305,6 @@ def test_the_kind_encodes_prompts_and_interrupts() -> None:
         "session_id": "their-id",
         "uuid": session,
     }
-
-
-def test_the_demo_never_uses_the_user_s_own_home() -> None:
-    with pytest.raises(ValueError, match="home of its own"):
-        DemoKind(ClaudeSettings(host={}), SystemClock())
 
 
 async def test_a_missing_cli_is_reported_before_anything_starts(tmp_path: Path) -> None:

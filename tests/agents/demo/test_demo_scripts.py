@@ -21,9 +21,9 @@ from fairlead.agents.demo.scripts import (
     catalogue,
     chunks,
     parse,
-    read_conversation,
     respond,
 )
+from fairlead_testing.conversations import read_conversation
 
 OK = ToolResult("fine")
 BAD = ToolResult("broken", is_error=True)

@@ -1,8 +1,7 @@
-"""The script library of both stand-ins: the scripted model API and the demo agent. Pure.
+"""The script library of the demo agent and of the scripted models of tests. Pure.
 
-`read_conversation` finds the script that the messages to a model select, so that a prompt has the same meaning for
-both. `respond` gets one model call (the step of the prompt, the results of the tools, the available tools) and returns
-the blocks of the model's answer; the caller that plays them owns the clock.
+`respond` gets one model call (the step of the prompt, the results of the tools, the available tools) and returns the
+blocks of the model's answer; the caller that plays them owns the clock.
 """
 
 import json
@@ -11,9 +10,6 @@ from enum import Enum
 from typing import Any, Literal
 
 MARKER = "SCRIPT:"
-_NOTIFICATION = "<task-notification>"
-STEERED = "The user sent a new message while you were working:"
-_CUT_OFF = "Your response above was cut off"
 
 # How many characters of a tool's result the closing sentence repeats: enough to assert on, short enough to read.
 QUOTED = 160

@@ -1,4 +1,4 @@
-"""The demo agent as a process: every script, and every request that a gateway may send."""
+"""The stand-in as a process: every script, and every request that a gateway may send."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.demo.demo_host import Record, allow, demo, deny
 from fairlead.agents.demo.scripts import catalogue
 from patience import PATIENCE
+from testing.standin.standin_host import Record, allow, deny, standin
 
 pytestmark = pytest.mark.process
 
@@ -56,7 +56,7 @@ def permit(request: Record) -> Record:
 
 @pytest.mark.parametrize("script", FINISHING)
 async def test_a_script_runs_to_its_end(script: str, tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         (host.cwd / "here.txt").write_text("hello\nworld\n")
         host.permit = permit
         result = await host.ask(f"SCRIPT:{script}")
@@ -72,20 +72,20 @@ def test_no_script_is_left_untested() -> None:
 
 
 async def test_a_prompt_without_a_marker_gets_the_tour(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         result = await host.ask("hello there")
         assert "SCRIPT:write" in result["result"]
 
 
 async def test_initialize_is_answered_before_any_prompt_and_nothing_else_is_sent(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         answer = await host.control("initialize")
         assert {"commands", "models", "account"} <= set(answer)
         assert [r["type"] for r in host.seen] == ["control_response"]
 
 
 async def test_every_turn_begins_with_init_and_costs_add_up(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         first = await host.ask("SCRIPT:tool")
         second = await host.ask("SCRIPT:text")
         assert len(host.of("init")) == 2
@@ -97,10 +97,10 @@ async def test_every_turn_begins_with_init_and_costs_add_up(tmp_path: Path) -> N
 
 
 async def test_deltas_come_only_when_asked_for_and_join_to_the_text(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         await host.ask("SCRIPT:long 30")
         assert host.of("stream_event") == []
-    async with demo(tmp_path, partial=True) as host:
+    async with standin(tmp_path, partial=True) as host:
         result = await host.ask("SCRIPT:long 30")
         events = [r["event"] for r in host.of("stream_event")]
         deltas = [e["delta"]["text"] for e in events if e["type"] == "content_block_delta"]
@@ -109,7 +109,7 @@ async def test_deltas_come_only_when_asked_for_and_join_to_the_text(tmp_path: Pa
 
 
 async def test_each_block_has_one_assistant_record_under_one_message_id(tmp_path: Path) -> None:
-    async with demo(tmp_path, partial=True) as host:
+    async with standin(tmp_path, partial=True) as host:
         await host.ask("SCRIPT:think")
         first, second = host.of("assistant")
         assert first["message"]["id"] == second["message"]["id"]
@@ -121,7 +121,7 @@ async def test_each_block_has_one_assistant_record_under_one_message_id(tmp_path
 
 
 async def test_a_denied_tool_does_not_run_and_the_model_gets_the_reason(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         host.permit = deny
         result = await host.ask("SCRIPT:write secret.txt")
         assert result["result"] == "The tool failed: no way"
@@ -129,7 +129,7 @@ async def test_a_denied_tool_does_not_run_and_the_model_gets_the_reason(tmp_path
 
 
 async def test_a_changed_input_is_what_runs(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         host.permit = lambda request: {"behavior": "allow", "updatedInput": {"command": "touch other"}}
         await host.ask("SCRIPT:bash touch mine")
         assert (host.cwd / "other").exists()
@@ -142,7 +142,7 @@ def decides(decision: str) -> Record:
 
 @pytest.mark.parametrize("mode", ["default", "acceptEdits", "bypassPermissions"])
 async def test_a_hooks_deny_holds_in_every_mode(mode: str, tmp_path: Path) -> None:
-    async with demo(tmp_path, "--permission-mode", mode) as host:
+    async with standin(tmp_path, "--permission-mode", mode) as host:
         host.permit = allow
         host.hook = lambda request: decides("deny")
         await host.control("initialize", hooks={"PreToolUse": [{"hookCallbackIds": ["policy"]}]})
@@ -151,14 +151,14 @@ async def test_a_hooks_deny_holds_in_every_mode(mode: str, tmp_path: Path) -> No
 
 
 async def test_a_second_initialize_replaces_the_hooks(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         await host.control("initialize", hooks={"PreToolUse": [{"hookCallbackIds": ["h"]}]})
         await host.control("initialize", hooks={})
         assert (await host.ask("SCRIPT:tool"))["result"] == "Done. The tool said: hi"
 
 
 async def test_a_failing_hook_blocks_when_the_host_requested_it(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         await host.control("initialize", hooks={"PreToolUse": [{"hookCallbackIds": ["h"], "onFailure": "block"}]})
         await host.prompt("SCRIPT:tool")
         request = await host.until(lambda r: r["type"] == "control_request")
@@ -168,13 +168,13 @@ async def test_a_failing_hook_blocks_when_the_host_requested_it(tmp_path: Path) 
 
 
 async def test_a_person_can_deny_and_end_the_run(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         host.permit = lambda request: {"behavior": "deny", "message": "enough", "interrupt": True}
         assert (await host.ask("SCRIPT:bash touch a"))["subtype"] == "error_during_execution"
 
 
 async def test_no_schema_means_no_structured_output(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         await host.control("initialize", jsonSchema=None, sdkMcpServers=None)
         await host.ask("SCRIPT:text")
         assert "StructuredOutput" not in host.of("init")[0]["tools"]
@@ -182,7 +182,7 @@ async def test_no_schema_means_no_structured_output(tmp_path: Path) -> None:
 
 async def test_files_are_rewound_to_a_prompt(tmp_path: Path) -> None:
     prompts = [f"{n}1111111-1111-4111-8111-111111111111" for n in range(2)]
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         host.permit = allow
         for uuid, prompt in zip(prompts, ("SCRIPT:write a.txt", "SCRIPT:edit a.txt"), strict=True):
             await host.prompt(prompt, uuid=uuid)
@@ -199,13 +199,13 @@ async def test_files_are_rewound_to_a_prompt(tmp_path: Path) -> None:
 
 
 async def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         host.permit = lambda request: {"behavior": "allow", "updatedInput": {"command": "sleep 60", "timeout": 50}}
         assert "timed out" in (await host.ask("SCRIPT:bash touch a"))["result"]
 
 
 async def test_tools_report_their_failures(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         host.permit = allow
         (host.cwd / "other.txt").write_text("nothing to find")
         assert "not found" in (await host.ask("SCRIPT:edit other.txt"))["result"]
@@ -214,7 +214,7 @@ async def test_tools_report_their_failures(tmp_path: Path) -> None:
 
 
 async def test_an_interrupt_during_a_tool_kills_the_command(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         host.permit = allow
         await host.prompt("SCRIPT:bash echo $$ > pid; sleep 60")
         await host.asked()
@@ -230,7 +230,7 @@ async def test_an_interrupt_during_a_tool_kills_the_command(tmp_path: Path) -> N
 
 
 async def test_an_interrupt_in_mid_text_keeps_the_text_so_far(tmp_path: Path) -> None:
-    async with demo(tmp_path, partial=True) as host:
+    async with standin(tmp_path, partial=True) as host:
         await host.prompt("SCRIPT:slow 40")
         await host.until(lambda r: r["type"] == "stream_event" and r["event"]["type"] == "content_block_delta")
         await host.control("interrupt")
@@ -244,7 +244,7 @@ async def test_an_interrupt_in_mid_text_keeps_the_text_so_far(tmp_path: Path) ->
 
 
 async def test_an_interrupt_withdraws_a_question_and_stops_a_subagent(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         await host.prompt("SCRIPT:subagent bash touch a")
         request = await host.asked()
         await host.control("interrupt")
@@ -267,20 +267,20 @@ def _read(path: Path) -> str:
 
 
 async def test_an_idle_interrupt_is_answered_and_ends_nothing(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         assert await host.control("interrupt") == {}
         assert not (await host.ask("SCRIPT:text"))["is_error"]
         assert len(host.of("result")) == 1
 
 
 async def test_an_unknown_control_request_is_refused_by_name(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         answer = await host.control("no_such_thing")
         assert answer["error"] == "Unsupported control request subtype: no_such_thing"
 
 
 async def test_modes_are_validated_and_reported(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         assert await host.control("set_permission_mode", mode="plan") == {"mode": "plan"}
         assert "must be one of" in (await host.control("set_permission_mode", mode="nonsense"))["error"]
         assert "not launched" in (await host.control("set_permission_mode", mode="bypassPermissions"))["error"]
@@ -290,7 +290,7 @@ async def test_modes_are_validated_and_reported(tmp_path: Path) -> None:
 
 
 async def test_the_model_is_changed_by_alias(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         assert await host.control("set_model", model="haiku") == {"model": "claude-haiku-5-5"}
         assert await host.control("set_max_thinking_tokens", max_thinking_tokens=4000) == {}
         result = await host.ask("SCRIPT:text")
@@ -298,7 +298,7 @@ async def test_the_model_is_changed_by_alias(tmp_path: Path) -> None:
 
 
 async def test_a_subagents_records_carry_its_call(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         await host.ask("SCRIPT:subagent tool")
         (call,) = [r for r in host.of("assistant") if r["message"]["content"][0].get("name") == "Agent"]
         call_id = call["message"]["content"][0]["id"]
@@ -308,14 +308,14 @@ async def test_a_subagents_records_carry_its_call(tmp_path: Path) -> None:
 
 
 async def test_a_subagent_of_a_subagent(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         result = await host.ask("SCRIPT:subagent subagent tool")
         assert "The tool said: hi" in result["result"]
         assert len(host.of("task_started")) == 2
 
 
 async def test_a_background_subagent_gives_a_second_result(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         host.permit = allow
         first = await host.ask("SCRIPT:background bash touch later")
         second = await host.result()
@@ -326,7 +326,7 @@ async def test_a_background_subagent_gives_a_second_result(tmp_path: Path) -> No
 
 
 async def test_a_background_task_can_be_stopped(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         host.permit = allow
         await host.ask("SCRIPT:bgbash sleep 60")
         (started,) = host.of("task_started")
@@ -336,7 +336,7 @@ async def test_a_background_task_can_be_stopped(tmp_path: Path) -> None:
 
 
 async def test_a_slow_tool_shows_its_progress(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         host.permit = allow
         await host.ask("SCRIPT:slowtool 2")
         call = host.of("assistant")[-2]["message"]["content"][0]
@@ -346,7 +346,7 @@ async def test_a_slow_tool_shows_its_progress(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 429, 529])
 async def test_an_api_error_is_a_success_with_is_error(status: int, tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         result = await host.ask(f"SCRIPT:error {status}")
         assert (result["subtype"], result["is_error"]) == ("success", True)
         assert result["api_error_status"] == status
@@ -357,13 +357,13 @@ async def test_an_api_error_is_a_success_with_is_error(status: int, tmp_path: Pa
 
 
 async def test_a_loop_ends_at_max_turns(tmp_path: Path) -> None:
-    async with demo(tmp_path, "--max-turns", "3") as host:
+    async with standin(tmp_path, "--max-turns", "3") as host:
         result = await host.ask("SCRIPT:loop")
         assert (result["subtype"], result["num_turns"]) == ("error_max_turns", 4)
 
 
 async def test_a_crash_leaves_a_broken_turn_and_stderr_output(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         await host.prompt("SCRIPT:crash")
         while await host.read() is not None:
             continue
@@ -373,7 +373,7 @@ async def test_a_crash_leaves_a_broken_turn_and_stderr_output(tmp_path: Path) ->
 
 
 async def test_a_crash_of_a_background_subagent_is_a_crash_of_the_process(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         await host.prompt("SCRIPT:background crash")
         while await host.read() is not None:
             continue
@@ -381,7 +381,7 @@ async def test_a_crash_of_a_background_subagent_is_a_crash_of_the_process(tmp_pa
 
 
 async def test_invalid_messages_of_the_host_are_tolerated(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         for message in ("text", 7, None, {"content": 7}, {"content": None}):
             await host.send({"type": "user", "message": message})
         await host.send({"type": "control_request", "request_id": "x", "request": "what"})
@@ -392,14 +392,14 @@ async def test_invalid_messages_of_the_host_are_tolerated(tmp_path: Path) -> Non
 
 
 async def test_an_unwritable_home_loses_only_the_transcript(tmp_path: Path) -> None:
-    async with demo(tmp_path, env={"HOME": "/proc/nowhere"}) as host:
+    async with standin(tmp_path, env={"HOME": "/proc/nowhere"}) as host:
         assert not (await host.ask("SCRIPT:text"))["is_error"]
         await host.end()
         assert "no transcript is kept" in await host.errors()
 
 
 async def test_unknown_records_are_sent(tmp_path: Path) -> None:
-    async with demo(tmp_path, partial=True) as host:
+    async with standin(tmp_path, partial=True) as host:
         await host.ask("SCRIPT:unknown")
         assert host.of("demo_unheard_of")
         assert host.of("demo_never_seen")
@@ -407,7 +407,7 @@ async def test_unknown_records_are_sent(tmp_path: Path) -> None:
 
 
 async def test_prompts_sent_while_busy_are_one_turn(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         await host.prompt("SCRIPT:slow 2")
         await host.prompt("SCRIPT:text two")
         await host.prompt("SCRIPT:text three")
@@ -418,7 +418,7 @@ async def test_prompts_sent_while_busy_are_one_turn(tmp_path: Path) -> None:
 
 
 async def test_a_prompt_sent_during_a_tool_joins_the_turn(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         await host.prompt("SCRIPT:bash touch a")
         request = await host.asked()
         await host.prompt("SCRIPT:text steered")
@@ -430,7 +430,7 @@ async def test_a_prompt_sent_during_a_tool_joins_the_turn(tmp_path: Path) -> Non
 
 
 async def test_a_repeated_uuid_is_answered_once(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         await host.prompt("SCRIPT:text", uuid="u1")
         await host.result()
         await host.prompt("SCRIPT:text", uuid="u1")
@@ -448,7 +448,7 @@ async def test_an_mcp_server_of_the_host_is_called(tmp_path: Path) -> None:
         }
         return {"jsonrpc": "2.0", "id": message.get("id"), "result": results.get(message["method"], {})}
 
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         host.permit = allow
         await host.control("initialize", sdkMcpServers=["demo"])
         await host.prompt("SCRIPT:mcp mcp__demo__add")
@@ -464,7 +464,7 @@ async def test_an_mcp_server_of_the_host_is_called(tmp_path: Path) -> None:
 
 
 async def test_lines_that_mean_nothing_are_skipped(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         assert host.process.stdin is not None
         host.process.stdin.write(b"\n  \n{broken\n")
         await host.send({"type": "who_knows"})
@@ -474,7 +474,7 @@ async def test_lines_that_mean_nothing_are_skipped(tmp_path: Path) -> None:
 
 
 async def test_sigterm_ends_the_agent_and_its_command(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         host.permit = allow
         await host.prompt("SCRIPT:bash echo $$ > pid; sleep 60")
         await host.asked()
@@ -489,14 +489,14 @@ async def test_sigterm_ends_the_agent_and_its_command(tmp_path: Path) -> None:
 
 
 def run(*flags: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fairlead.agents.demo", *flags]
+    command = [sys.executable, "-m", "fairlead_testing.standin_cli", *flags]
     return subprocess.run(
         command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=False
     )
 
 
 def test_the_version_names_the_imitated_cli() -> None:
-    assert run("--version").stdout == "2.1.325 (Fairlead demo agent)\n"
+    assert run("--version").stdout == "2.1.325 (Fairlead stand-in)\n"
 
 
 def test_an_unknown_flag_is_an_error() -> None:
@@ -507,7 +507,7 @@ def test_an_unknown_flag_is_an_error() -> None:
 
 def test_the_demo_agent_starts_without_the_libraries_of_the_server() -> None:
     code = (
-        "import sys, fairlead.agents.demo.agent, fairlead.agents.demo.scripts;"
+        "import sys, fairlead_testing.standin_cli.agent, fairlead.agents.demo.scripts;"
         "print([m for m in ('starlette', 'uvicorn', 'typer', 'httpx2', 'rich') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
@@ -515,7 +515,7 @@ def test_the_demo_agent_starts_without_the_libraries_of_the_server() -> None:
 
 
 async def test_a_burst_is_complete(tmp_path: Path) -> None:
-    async with demo(tmp_path, partial=True) as host:
+    async with standin(tmp_path, partial=True) as host:
         await host.ask("SCRIPT:burst 5000")
         deltas = [r for r in host.of("stream_event") if r["event"]["type"] == "content_block_delta"]
         assert len(deltas) == 5000
@@ -524,7 +524,7 @@ async def test_a_burst_is_complete(tmp_path: Path) -> None:
 
 
 async def test_output_is_one_json_object_per_line(tmp_path: Path) -> None:
-    async with demo(tmp_path) as host:
+    async with standin(tmp_path) as host:
         assert host.process.stdout is not None
         await host.prompt("SCRIPT:text line\\nbreak ü \u2028 end")
         while b'"result"' not in (line := await host.process.stdout.readline()):

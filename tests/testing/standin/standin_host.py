@@ -1,4 +1,4 @@
-"""A host for the demo agent under test: the real process, its lines, and readable helpers."""
+"""A host for the stand-in under test: the real process, its lines, and readable helpers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def deny(request: Record) -> Record:
     return {"behavior": "deny", "message": "no way"}
 
 
-class DemoHost:
-    """Talks to one demo agent process."""
+class StandinHost:
+    """Talks to one stand-in process."""
 
     def __init__(self, process: asyncio.subprocess.Process, cwd: Path, home: Path) -> None:
         assert process.stdin is not None
@@ -128,17 +128,17 @@ class DemoHost:
 
 
 @asynccontextmanager
-async def demo(
+async def standin(
     tmp_path: Path, *flags: str, partial: bool = False, asks: bool = True, env: dict[str, str] | None = None
-) -> AsyncIterator[DemoHost]:
-    """Run a demo agent in `tmp_path`; it is always killed at the end of the test."""
+) -> AsyncIterator[StandinHost]:
+    """Run a stand-in in `tmp_path`; it is always killed at the end of the test."""
     home, cwd = tmp_path / "home", tmp_path / "project"
     home.mkdir(exist_ok=True)
     cwd.mkdir(exist_ok=True)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "fairlead.agents.demo",
+        "fairlead_testing.standin_cli",
         *FLAGS,
         *(STDIO if asks else []),
         *(PARTIAL if partial else []),
@@ -150,7 +150,7 @@ async def demo(
         stderr=asyncio.subprocess.PIPE,
         limit=1 << 26,
     )
-    host = DemoHost(process, cwd, home)
+    host = StandinHost(process, cwd, home)
     try:
         yield host
     finally:

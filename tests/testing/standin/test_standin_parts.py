@@ -1,4 +1,4 @@
-"""The pure parts of the demo agent: command line, permissions, transcripts."""
+"""The pure parts of the stand-in: command line, permissions, transcripts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fairlead.agents.demo.flags import parse_flags
-from fairlead.agents.demo.permissions import Grants
-from fairlead.agents.demo.transcript import Transcript, load, messages_of
+from fairlead_testing.standin_cli.flags import parse_flags
+from fairlead_testing.standin_cli.permissions import Grants
+from fairlead_testing.standin_cli.transcript import Transcript, load, messages_of
 
 # ---- the command line
 
