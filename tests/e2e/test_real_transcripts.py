@@ -124,7 +124,7 @@ async def test_a_session_that_runs_here_keeps_its_rows_as_the_cli_wrote_them_and
     assert len(copies) == len({*copies})
     assert [name for name in copies if name in spoken] == spoken
     differing = [line["data"] for line in harness.all("notice") if line["kind"] == "transcript.differs"]
-    assert differing == [], [row for row in rows if row.get("uuid") in str(differing)]
+    assert differing == [], [row for row in rows if str(row.get("uuid")) in str(differing)]
     assert len(harness.texts()) == 2
     await harness.raw()
     await harness.turn("SCRIPT:text three")

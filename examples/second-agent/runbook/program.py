@@ -26,6 +26,8 @@ class Runbook:
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._running: subprocess.Popen[str] | None = None
         self._cancelled = False
+        self._lock = threading.Lock()
+        """A command is not started while the turn is being cancelled."""
 
     def run(self) -> None:
         threading.Thread(target=self._read, daemon=True).start()
@@ -49,9 +51,10 @@ class Runbook:
         self._lines.put(None)
 
     def _cancel(self) -> None:
-        self._cancelled = True
-        if self._running is not None:
-            os.killpg(self._running.pid, signal.SIGKILL)
+        with self._lock:
+            self._cancelled = True
+            if self._running is not None:
+                os.killpg(self._running.pid, signal.SIGKILL)
 
     def _work(self, text: str) -> None:
         for line in text.splitlines():
@@ -71,13 +74,16 @@ class Runbook:
             return
         argv = ["/bin/sh", "-c", command]
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        with subprocess.Popen(argv, text=True, start_new_session=True, **pipes) as self._running:
-            output, _ = self._running.communicate()
-        failed = self._running.returncode != 0
-        self._running = None
+        with self._lock:
+            if self._cancelled:
+                raise Cancelled
+            self._running = running = subprocess.Popen(argv, text=True, start_new_session=True, **pipes)
+        output, _ = running.communicate()
+        with self._lock:
+            self._running = None
         if self._cancelled:
             raise Cancelled
-        emit("result", id=name, output=output, failed=failed)
+        emit("result", id=name, output=output, failed=running.returncode != 0)
 
 
 def emit(kind: str, **fields: Any) -> None:
