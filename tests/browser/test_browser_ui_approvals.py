@@ -231,3 +231,22 @@ async def test_agent_text_is_never_interpreted_as_markup(harness: UiHarness) -> 
     await device.open(f"/app/s/{session}")
     await expect(device.page.locator(".follow-status")).to_have_attribute("data-following", "live")
     await device.unharmed()
+
+
+@pytest.mark.parametrize("able", [True, False])
+async def test_only_what_the_agent_can_do_is_offered(
+    harness: UiHarness, monkeypatch: pytest.MonkeyPatch, able: bool
+) -> None:
+    if not able:
+        monkeypatch.setattr(harness.kind, "capabilities", frozenset())
+    session, _ = await asking(harness, command="touch x")
+    page = (await harness.device(at=f"/app/s/{session}")).page
+    await expect(page.get_by_role("button", name="Allow once")).to_be_enabled()
+    await page.get_by_placeholder("Queue a message").fill("and that")
+    await expect(page.get_by_role("button", name="Queue", exact=True)).to_be_enabled()
+    for name in ("Steer", "Thinking budget", "Edit…"):
+        await expect(page.get_by_role("button", name=name, exact=True)).to_have_count(int(able))
+    await expect(page.locator(".user").get_by_role("button", name="Message actions")).to_have_count(int(able))
+    await page.get_by_role("button", name="Session menu").click()
+    await expect(page.get_by_role("menuitem", name="Rename…")).to_be_visible()
+    await expect(page.get_by_role("menuitem", name="Fork session")).to_have_count(int(able))

@@ -189,3 +189,41 @@ async def answered_on_one(
     assert calls == set(envelopes.state.results)
     assert calls == {row["toolId"] for row in rows if row["kind"] == "tool_result"}
     assert envelopes.state.calls == {}
+
+
+async def each_sends_a_prompt(harness: GatewayHarness, clients: Clients) -> None:
+    """A client of each protocol sends a prompt, and all of them show all answers."""
+    tab, envelopes, hearing = clients.tab, clients.envelopes, clients.hearing
+    direct, peer, app = clients.direct, clients.peer, clients.app
+    await harness.turn("SCRIPT:text native")
+    await tab.say(type="user_message", content="SCRIPT:text mylifedb")
+    await harness.until("turn.ended")
+    await direct.prompt("SCRIPT:text direct")
+    await harness.until("turn.ended")
+    message = {
+        "localId": "one",
+        "content": {"role": "user", "content": {"type": "text", "text": "SCRIPT:text happy"}},
+    }
+    posted = await harness.http.post(f"/v3/sessions/{harness.session}/messages", json={"messages": [message]})
+    assert posted.status_code == 200, posted.text
+    await harness.until("turn.ended")
+    await peer.send("SCRIPT:text cognova", harness.session)
+    await harness.until("turn.ended")
+    await app.send(harness.session, "SCRIPT:text claudecodeui")
+    await harness.until("turn.ended")
+    await hearing.until(lambda: len(over(envelopes)) == 6)
+    names = ["native", "mylifedb", "direct", "happy", "cognova", "claudecodeui"]
+    assert [text.split()[-1] for text in harness.texts()] == names
+    for name in names:
+        assert any(name in word for word in happy_words(envelopes))
+    await tab.until(lambda frame: frame["type"] == "assistant" and "claudecodeui" in str(frame["message"]))
+    received = [str(frame["message"]) for frame in tab.frames if frame["type"] == "assistant"]
+    assert [next(name for name in names if name in words) for words in received] == names
+    await direct.until(lambda client: len([m for m in client.messages if m["type"] == "result"]) == 6)
+    for _ in names:
+        await peer.until("stream_end")
+        await app.until("complete")
+    (conversation,) = peer.client.conversations.values()
+    assert [answer.text.split()[-1] for answer in conversation.answers] == names
+    texts = [row["content"] for row in app.client.sessions[harness.session].rows if row["kind"] == "text"]
+    assert [text.split()[-1] for text in texts] == names

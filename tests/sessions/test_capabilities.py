@@ -45,6 +45,8 @@ async def test_a_changed_input_is_refused_and_the_request_stays_open(plain: Core
     changed = cmd.AnswerPermission(
         session=SESSION, request=RequestId("r1"), behavior="allow", updated_input={"command": "touch y"}
     )
+    report: q.PermissionReport = await plain.gateway.ask(ANN, q.ExplainPermission(request=RequestId("r1")))
+    assert report.fixed_input
     with pytest.raises(AgentRefused, match="changed input"):
         await plain.do(changed)
     assert agent.answers == []

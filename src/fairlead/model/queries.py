@@ -214,7 +214,8 @@ class RuleScope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class PermissionReport(PendingView, frozen=True, kw_only=True, omit_defaults=True):
     """`commands` of a shell line, `writes` are the targets of its redirections, `doubts` are its parts that are unknown
-    before it runs. `suggested` rules are saved together."""
+    before it runs. `suggested` rules are saved together. `fixed_input`: the agent runs the tool with the input as it
+    is, so that a person cannot change it."""
 
     title: str = ""
     cwd: str = ""
@@ -225,6 +226,7 @@ class PermissionReport(PendingView, frozen=True, kw_only=True, omit_defaults=Tru
     host: str = ""
     suggested: tuple[RuleScope, ...] = ()
     rule: RuleScope | None = None
+    fixed_input: bool = False
 
 
 class QueuedView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.clients.direct.conversation import perform
 from fairlead.clients.direct.messages import DENIED, ControlQuestion, SentCommand, read
 from fairlead.model import commands as cmd
 from fairlead.model.content import TextBlock
+from fairlead.model.errors import AgentRefused, Busy, FairleadError
 from fairlead.model.ids import MessageId, RequestId, SessionId
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
@@ -151,3 +153,14 @@ def test_any_message_is_decoded_or_ignored(message: Any) -> None:
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_ignored(data: bytes) -> None:
     read(SESSION, data)
+
+
+@pytest.mark.parametrize("error", [Busy("No turn runs."), AgentRefused("This agent accepts none.")])
+def test_a_message_that_cannot_go_into_a_turn_begins_one(error: FairleadError) -> None:
+    (message,) = read(SESSION, b'{"type":"user","message":{"content":"hi"}}')
+    flow = perform(message)
+    assert isinstance(next(flow), cmd.Steer)
+    assert isinstance(flow.throw(error), cmd.Send)
+    with pytest.raises(StopIteration) as ended:
+        flow.send(cmd.Reply(session=SESSION))
+    assert ended.value.value == [], "the client gets no error"

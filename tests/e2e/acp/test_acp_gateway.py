@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e.acp.acp_harness import Agent, an_hour_later, each_agent
-from e2e.all_clients import all_clients, answered_on_one
+from e2e.all_clients import all_clients, answered_on_one, each_sends_a_prompt
 from e2e.gateway_harness import GatewayHarness, open_gateway, settings
 from fairlead.config import Config
 from fairlead_testing.acp_models import AcpModel
@@ -189,6 +189,15 @@ async def test_every_protocol_shows_the_session_and_answers_its_requests(
         for answering in ("native", "mylifedb", "direct", "cognova", "claudecodeui"):
             harness.scene()
             await answered_on_one(harness, clients, answering, requests, "shell")
+
+
+@each_agent
+async def test_a_prompt_from_every_protocol_is_answered_on_all(
+    harness: GatewayHarness, acp_model: AcpModel, agent_name: str
+) -> None:
+    await harness.open()
+    async with all_clients(harness) as clients:
+        await each_sends_a_prompt(harness, clients)
 
 
 @each_agent

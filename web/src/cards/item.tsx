@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { Button } from "../parts/button";
 import { Icon } from "../parts/icon";
 import { Markdown } from "../parts/markdown";
-import { Menu } from "../parts/menu";
+import { Menu, type MenuItem } from "../parts/menu";
 import { Time } from "../parts/time";
 import type { EndItem, Item, NoteItem, TextItem, UserItem } from "../state/items";
 import { amount, duration, money, oneLine, plain } from "../state/text";
@@ -16,8 +16,9 @@ import { Decided, OpenRequest } from "./ask";
 import { images } from "../state/calls";
 
 export interface Acts {
-  fork: (message: string) => void;
-  rewind: (message: string) => void;
+  /** Missing if the session's agent cannot do it. */
+  fork?: (message: string) => void;
+  rewind?: (message: string) => void;
   again: (item: UserItem) => void;
   drop: (item: UserItem) => void;
 }
@@ -109,27 +110,37 @@ function holds(item: Item, seq: number): boolean {
   return item.seq === seq || (item.kind === "call" && (item.thread?.items.some((inner) => holds(inner, seq)) ?? false));
 }
 
+function messageActions(message: string, { fork, rewind }: Acts): MenuItem[] {
+  const items: MenuItem[] = [];
+  if (fork)
+    items.push({
+      label: "Fork from here",
+      icon: "fork",
+      about: "Starts a new session from the end of this turn",
+      onChoose: () => fork(message),
+    });
+  if (rewind)
+    items.push({
+      label: "Restore files…",
+      icon: "rewind",
+      about: "First shows what would change",
+      onChoose: () => rewind(message),
+    });
+  return items;
+}
+
 function UserMessage({ item, acts }: { item: UserItem; acts: Acts | null }) {
   const ours = !item.by || item.by === me.value?.name;
   const who = item.via === "agent" ? "Agent" : ours ? "You" : plain(item.by);
   const tag = item.via === "steer" ? "steered" : "";
+  const actions = acts && !item.sending && !item.error && item.via !== "agent" ? messageActions(item.message, acts) : [];
   return (
     <div class={`user ${item.via} ${item.sending ? "sending" : ""}`} role="group" aria-label={who === "You" ? "Your message" : `Message from ${who}`}>
       <header>
         <strong>{who}</strong>
         {tag && <span class="quiet">{tag}</span>}
         {item.sending ? <span class="quiet">sending…</span> : <Time at={item.at} />}
-        {acts && !item.sending && !item.error && item.via !== "agent" && (
-          <Menu
-            label="Message actions"
-            icon="more"
-            bare
-            items={[
-              { label: "Fork from here", icon: "fork", about: "Starts a new session from the end of this turn", onChoose: () => acts.fork(item.message) },
-              { label: "Restore files…", icon: "rewind", about: "First shows what would change", onChoose: () => acts.rewind(item.message) },
-            ]}
-          />
-        )}
+        {actions.length > 0 && <Menu label="Message actions" icon="more" bare items={actions} />}
       </header>
       <Content blocks={item.content} />
       {item.error && (

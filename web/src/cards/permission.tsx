@@ -27,6 +27,8 @@ export interface Report {
   host?: string;
   suggested?: RuleScope[];
   rule?: RuleScope;
+  /** The agent runs the tool with the input as it is. */
+  fixed_input?: boolean;
 }
 
 type Part = "rule" | "edit" | "deny" | "";
@@ -76,7 +78,9 @@ export function Permission({ event, session }: { event: PermissionAsked; session
           />
           <Button label="Deny" icon="close" class="large" disabled={!ready} expanded={part === "deny"} onClick={toggle("deny")} />
           <Button label="Always allow…" kind="quiet" disabled={!ready} expanded={part === "rule"} onClick={toggle("rule")} />
-          <Button label="Edit…" kind="quiet" disabled={!ready} expanded={part === "edit"} onClick={toggle("edit")} />
+          {!report?.fixed_input && (
+            <Button label="Edit…" kind="quiet" disabled={!ready} expanded={part === "edit"} onClick={toggle("edit")} />
+          )}
         </div>
       ) : (
         <p class="approval-why">This device can view requests but not answer them: its credential lacks the scope “approve”.</p>

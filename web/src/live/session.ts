@@ -8,7 +8,7 @@ import type { Item, UserItem } from "../state/items";
 import { shortened } from "../state/window";
 import { WireError, query, rest } from "../wire/rest";
 import { wire } from "../wire/socket";
-import type { AskEvent, Block, Event, EventPage, Passing, Reply, SessionView, Subscribed } from "../wire/types";
+import type { AskEvent, Block, Capability, Event, EventPage, Passing, Reply, SessionView, Subscribed } from "../wire/types";
 import { summaries } from "./sessions";
 
 export type Following = "live" | "catching up" | "offline" | "gap";
@@ -52,6 +52,11 @@ export class LiveSession {
     this.stopStatus = wire.status.subscribe((status) => {
       if (status !== "live" && this.loaded.peek()) this.following.value = "offline";
     });
+  }
+
+  /** Whether the session's agent can do this; what it cannot do is not offered. */
+  can(capability: Capability): boolean {
+    return !this.view.value?.cannot?.includes(capability);
   }
 
   async open(at?: number): Promise<void> {

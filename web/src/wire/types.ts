@@ -62,7 +62,11 @@ export interface SessionView {
   pending?: Pending[];
   queue?: Queued[];
   watchers?: string[];
+  /** What the session's agent cannot do, of the capabilities that agents have. */
+  cannot?: Capability[];
 }
+
+export type Capability = "rewind" | "fork" | "steer" | "thinking" | "edited_input" | "variables";
 
 export interface EventPage {
   session: string;

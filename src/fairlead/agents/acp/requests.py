@@ -35,7 +35,7 @@ class AcpRequests:
         self._send = send
         self._open: dict[RequestId, _OpenRequest] = {}
         self._calls: dict[str, dict[str, Any]] = {}
-        self._asked: set[str] = set()
+        self._asked: dict[str, None] = {}
         """Calls of this turn for which the agent requested permission."""
         self.cwd = ""
         self.trusts_titles = False
@@ -51,7 +51,7 @@ class AcpRequests:
         self._asked.clear()
 
     def note_request(self, params: dict[str, Any]) -> None:
-        self._asked.add(as_text(as_dict(params.get("toolCall")).get("toolCallId")))
+        put(self._asked, as_text(as_dict(params.get("toolCall")).get("toolCallId")), None, MOST_OPEN)
 
     def unasked_call(self, update: dict[str, Any]) -> ToolCheck | None:
         """The call that this update reports as completed, if the agent did not request permission for it."""

@@ -13,7 +13,7 @@ import msgspec
 from fairlead.clients.direct.messages import ClientMessage, ControlQuestion, SentCommand, read
 from fairlead.clients.direct.view import NAME, DirectEncoder, decode_catch_up, line
 from fairlead.model.commands import AnswerPermission, Reply, SetMode
-from fairlead.model.errors import Busy, FairleadError, NotFound, Stale
+from fairlead.model.errors import AgentRefused, Busy, FairleadError, NotFound, Stale
 from fairlead.model.formats.frames import decode_or_none
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import session_id
@@ -73,7 +73,8 @@ def perform(message: ClientMessage) -> Generator[Step, Any, list[dict[str, Any]]
     try:
         try:
             reply: Reply = yield message.command
-        except Busy:
+        except (Busy, AgentRefused):
+            # No turn runs, or this agent accepts no messages in one: the message begins a turn, now or after this one.
             if not isinstance(message, SentCommand) or message.other is None:
                 raise
             reply = yield message.other

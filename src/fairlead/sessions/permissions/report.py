@@ -39,4 +39,5 @@ async def explain(session: Session, pending: PendingRequest, query: q.ExplainPer
         files=files,
         suggested=suggested(call, context),
         rule=rule_scope(query.rule, call, context, admin=query.admin) if query.rule else None,
+        fixed_input="edited_input" not in session.kind.capabilities,
     )

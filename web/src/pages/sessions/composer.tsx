@@ -69,6 +69,7 @@ export function Composer({ live }: { live: LiveSession }) {
   };
 
   const ready = text.trim() !== "" || attached.length > 0;
+  const steers = live.can("steer");
   const send = (steer: boolean) => {
     if (!ready) return;
     const content: Block[] = [...attached.map((one) => one.block)];
@@ -106,7 +107,7 @@ export function Composer({ live }: { live: LiveSession }) {
     }
     if (event.key === "Enter" && !event.shiftKey && (!touch.matches || event.ctrlKey || event.metaKey)) {
       event.preventDefault();
-      send(working && (event.ctrlKey || event.metaKey));
+      send(steers && working && (event.ctrlKey || event.metaKey));
     } else if (event.key === "Escape" && working) {
       event.preventDefault();
       interrupt();
@@ -171,7 +172,9 @@ export function Composer({ live }: { live: LiveSession }) {
           ref={box}
           rows={1}
           value={text}
-          placeholder={working ? "Queue a message, or steer with Ctrl+Enter…" : "Message the agent…"}
+          placeholder={
+            working ? (steers ? "Queue a message, or steer with Ctrl+Enter…" : "Queue a message…") : "Message the agent…"
+          }
           aria-controls={found.length ? "commands" : undefined}
           aria-autocomplete="list"
           aria-activedescendant={found.length ? `command-${picked}` : undefined}
@@ -229,7 +232,7 @@ export function Composer({ live }: { live: LiveSession }) {
               onClick={interrupt}
             />
           )}
-          {working && ready && (
+          {working && ready && steers && (
             <Button label="Steer" title="Send to the running turn (Ctrl+Enter)" onClick={() => send(true)} />
           )}
           <Button
@@ -279,16 +282,18 @@ function Choices({ live }: { live: LiveSession }) {
           onChoose: () => change("set_model", { model: one.value }),
         }))}
       />
-      <Menu
-        label="Thinking budget"
-        icon="thinking"
-        bare
-        items={THINKING.map((one) => ({
-          label: one.label,
-          chosen: one.value === (thinking ?? null),
-          onChoose: () => change("set_thinking", { budget: one.value }),
-        }))}
-      />
+      {live.can("thinking") && (
+        <Menu
+          label="Thinking budget"
+          icon="thinking"
+          bare
+          items={THINKING.map((one) => ({
+            label: one.label,
+            chosen: one.value === (thinking ?? null),
+            onChoose: () => change("set_thinking", { budget: one.value }),
+          }))}
+        />
+      )}
     </>
   );
 }

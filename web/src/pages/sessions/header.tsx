@@ -38,20 +38,21 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
   ];
   if (live.view.value?.settings?.link === "terminal" && may("terminal"))
     items.unshift({ label: "Open terminal", icon: "terminal", onChoose: () => go(`/app/terminals/session/${live.id}`) });
+  const fork: MenuItem = {
+    label: "Fork session",
+    icon: "fork",
+    onChoose: () =>
+      void live
+        .command("fork")
+        .then((reply) => go(`/app/s/${reply.session}`))
+        .catch(toastError),
+  };
   const manages = summary !== undefined && mayManage(me.value, summary.owner);
   if (manages) items.push({ label: "Share…", icon: "people", onChoose: () => setAsking("share") });
   if (may("chat"))
     items.push(
       { label: "Rename…", icon: "edit", onChoose: () => setAsking("rename") },
-      {
-        label: "Fork session",
-        icon: "fork",
-        onChoose: () =>
-          void live
-            .command("fork")
-            .then((reply) => go(`/app/s/${reply.session}`))
-            .catch(toastError),
-      },
+      ...(live.can("fork") ? [fork] : []),
       {
         label: archived ? "Unarchive" : "Archive",
         icon: "archive",

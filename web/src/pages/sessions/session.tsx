@@ -61,24 +61,28 @@ export function Session({ id }: { id: string }) {
     return () => removeEventListener("keydown", keys);
   }, [finding]);
 
+  const forks = live.can("fork");
+  const rewinds = live.can("rewind");
   const acts = useMemo<Acts>(
     () => ({
-      fork: (message) =>
-        void live
-          .command("fork", { at: message })
-          .then((reply) => {
-            toast("Session forked. You are now in the new session.");
-            go(`/app/s/${reply.session}`);
-          })
-          .catch(toastError),
-      rewind: setRewinding,
+      ...(forks && {
+        fork: (message: string) =>
+          void live
+            .command("fork", { at: message })
+            .then((reply) => {
+              toast("Session forked. You are now in the new session.");
+              go(`/app/s/${reply.session}`);
+            })
+            .catch(toastError),
+      }),
+      ...(rewinds && { rewind: setRewinding }),
       again: (item: UserItem) => {
         live.forget(item.message);
         live.send(item.content, item.via === "steer").catch(toastError);
       },
       drop: (item: UserItem) => live.forget(item.message),
     }),
-    [live],
+    [live, forks, rewinds],
   );
 
   const error = live.error.value;
