@@ -27,7 +27,7 @@ class Options(argparse.Namespace):
 
 def parse_flags(argv: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser("stand-in CLI", add_help=False, allow_abbrev=False)
-    parser.add_argument("-v", "--version", action="version", version=f"{VERSION} (Fairlead stand-in CLI)")
+    parser.add_argument("-v", "--version", action="version", version=f"{VERSION} (Fairlead stand-in)")
     parser.add_argument("-p", "--print", "--verbose", action="store_true", dest="ignored")
     parser.add_argument("--include-partial-messages", action="store_true")
     parser.add_argument("--fork-session", action="store_true")

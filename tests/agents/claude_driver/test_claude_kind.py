@@ -113,7 +113,7 @@ async def test_a_turn_from_start_to_end(harness: KindHarness) -> None:
 async def test_info_of_an_installed_cli(harness: KindHarness) -> None:
     info = await harness.kind.info()
     assert (info.name, info.path, info.problem) == ("claude", sys.executable, "")
-    assert info.ways == {"stdio": "yes"}
+    assert info.ways["stdio"] == "yes"
     assert info.version
 
 

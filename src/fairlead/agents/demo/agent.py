@@ -11,7 +11,9 @@ import uuid
 from itertools import takewhile
 from typing import Any
 
-from fairlead.agents.demo import tools, wire
+import msgspec
+
+from fairlead.agents.demo import tools
 from fairlead.agents.demo.execution import Executor
 from fairlead.agents.demo.history import CannotStart, file_of, load
 from fairlead.agents.demo.host import Host
@@ -19,28 +21,45 @@ from fairlead.agents.demo.permissions import Stopped
 from fairlead.agents.demo.session import MODELS, DemoSession
 from fairlead.agents.demo.thread import Thread, TurnOver
 from fairlead.agents.demo.tools import Record
+from fairlead.agents.demo.wire import DemoMessage
 from fairlead.model import events as ev
+from fairlead.model.agents import Decision, Launch
 from fairlead.model.content import content_block
 from fairlead.model.ids import MessageId
 
-MODES = ("acceptEdits", "bypassPermissions", "default", "dontAsk", "plan")
-_CANCELLED = {"status": "cancelled", "reason": "interrupted"}
+
+class Prompt(msgspec.Struct, frozen=True):
+    """A person's message; without an id it is the notification of a background task."""
+
+    message: str
+    content: list[Any]
+
+    @property
+    def text(self) -> str:
+        blocks = [block for block in self.content if isinstance(block, dict)]
+        return "\n".join(str(block["text"]) for block in blocks if "text" in block)
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether it may share a turn with others: a command and a notification have their own."""
+        return bool(self.message) and not self.text.startswith("/")
 
 
 class DemoAgent:
     """One process, one session."""
 
     def __init__(self) -> None:
-        self._waiting: list[wire.SendPrompt] = []
+        self._waiting: list[Prompt] = []
         self._stirred = asyncio.Event()
         self._ended = False
         self._turn: asyncio.Task[Record] | None = None
         self._seen: set[str] = set()
         self._session: DemoSession | None = None
-        self._host = Host(self._take, self._end)
+        self._host = Host(self._take)
 
     async def run(self) -> int:
-        self._host.start()
+        listening = asyncio.create_task(self._host.listen())
+        listening.add_done_callback(lambda _: self._end())
         failed = False
         while prompts := await self._next():
             failed = await self._answer(prompts)
@@ -49,58 +68,51 @@ class DemoAgent:
 
     # -- input from the gateway
 
-    def _take(self, message: wire.FromGateway) -> None:
-        session = self._session
-        match message:
-            case wire.OpenSession() if session is None:
-                self._open(message)
-            case wire.DemoAnswer():
-                self._host.settle(message.id, message.result, message.error)
-            case _ if session is None:
-                pass
-            case wire.SendPrompt():
-                self._enqueue(message)
-            case wire.DecideRequest():
-                self._host.settle(message.request, message)
-            case wire.InterruptTurn():
+    def _take(self, message: DemoMessage) -> None:
+        match message.do:
+            case "open" if self._session is None:
+                self._open(message.id, msgspec.convert(message.data, Launch))
+            case "answer":
+                self._host.settle(message.id, message.data, message.error)
+            case "decide":
+                self._host.settle(message.id, msgspec.convert(message.data, Decision))
+            case "prompt":
+                self._enqueue(msgspec.convert(message.data, Prompt))
+            case "interrupt":
                 if self._turn is not None:
                     self._turn.cancel()
-            case wire.SetMode() | wire.SetModel() | wire.RewindFiles() | wire.StopTask():
-                self._host.send(_changed(session, message))
+            case _ if self._session is not None:
+                self._host.send(_changed(self._session, message))
 
-    def _open(self, opened: wire.OpenSession) -> None:
+    def _open(self, request: str, launch: Launch) -> None:
         """Start a session, or continue one: a fork copies the file under its own id, a resume uses the same file."""
         home = os.environ["HOME"]
-        name = opened.resume if opened.resume and not opened.fork else opened.session
+        name = launch.resume if launch.resume and not launch.fork else launch.session
         path, messages = file_of(home, name), 0
         try:
-            if opened.resume:
-                lines, messages = load(file_of(home, opened.resume), opened.at)
-                if opened.fork and not path.exists():
+            if launch.resume:
+                lines, messages = load(file_of(home, launch.resume), launch.resume_at)
+                if launch.fork and not path.exists():
                     path.write_bytes(b"".join(line + b"\n" for line in lines))
         except (CannotStart, OSError) as error:
-            self._host.send(wire.DemoAnswer(id=opened.id, error=str(error)))
+            self._host.send(DemoMessage("answer", request, error=str(error)))
             return
         self._host.keep(path)
-        self._session = DemoSession(name, os.getcwd(), self._host, opened, messages)
-        self._executor = Executor(self._session, self._notify)
-        self._joining = asyncio.create_task(self._join(opened))
+        self._session = session = DemoSession(name, os.getcwd(), self._host, launch, messages)
+        self._executor = Executor(session, lambda text: self._enqueue(Prompt("", [{"type": "text", "text": text}])))
 
-    async def _join(self, opened: wire.OpenSession) -> None:
-        assert self._session is not None
-        await self._session.mcp.join(opened.mcp)
-        self._session.emit_ready()
-        self._host.send(wire.DemoAnswer(id=opened.id))
+        async def join() -> None:
+            await session.mcp.join(launch.mcp)
+            session.emit_ready()
+            self._host.send(DemoMessage("answer", request))
 
-    def _enqueue(self, prompt: wire.SendPrompt) -> None:
-        if prompt.message not in self._seen:
+        self._joining = asyncio.create_task(join())
+
+    def _enqueue(self, prompt: Prompt) -> None:
+        if not prompt.message or prompt.message not in self._seen:
             self._seen.add(prompt.message)
             self._waiting.append(prompt)
             self._stirred.set()
-
-    def _notify(self, text: str) -> None:
-        self._waiting.append(wire.SendPrompt(message="", content=[{"type": "text", "text": text}]))
-        self._stirred.set()
 
     def _end(self) -> None:
         self._ended = True
@@ -108,7 +120,7 @@ class DemoAgent:
 
     # -- turns
 
-    async def _next(self) -> list[wire.SendPrompt]:
+    async def _next(self) -> list[Prompt]:
         """The prompts of the next turn; none if no more will come."""
         while not self._waiting:
             if self._ended and not (self._session and self._session.tasks):
@@ -118,99 +130,76 @@ class DemoAgent:
         # Messages that arrived while the agent was busy form one turn.
         return self._take_ordinary() or [self._waiting.pop(0)]
 
-    def _take_ordinary(self) -> list[wire.SendPrompt]:
-        """A command and a notification have turns of their own."""
-        taken = list(takewhile(lambda p: bool(p.message) and not _text(p).startswith("/"), self._waiting))
+    def _take_ordinary(self) -> list[Prompt]:
+        """Take the messages that may share a turn. They are written to the session's file."""
+        taken = list(takewhile(lambda prompt: prompt.is_ordinary, self._waiting))
         del self._waiting[: len(taken)]
+        for prompt in taken:
+            content = tuple(content_block(block) for block in prompt.content)
+            self._host.emit(ev.UserMessage, message=MessageId(prompt.message), content=content)
         return taken
 
-    async def _answer(self, prompts: list[wire.SendPrompt]) -> bool:
+    async def _answer(self, prompts: list[Prompt]) -> bool:
         """Run one turn to its end; True if it failed."""
-        session, host, began = self._session, self._host, time.monotonic()
+        session, began = self._session, time.monotonic()
         assert session is not None
-        by_person = bool(prompts[0].message)
-        host.emit(ev.TurnStarted, trigger="prompt" if by_person else "agent")
-        self._write(prompts)
-        thread = Thread(session, self._executor.run, take_steering=self._steering)
-        if _text(prompts[0]).strip() == "/compact":
+        self._host.emit(ev.TurnStarted, trigger="prompt" if prompts[0].message else "agent")
+        thread = Thread(session, self._executor.run, lambda: [prompt.text for prompt in self._take_ordinary()])
+        for prompt in prompts:
+            session.checkpoints.add_prompt(prompt.message)
+        if prompts[0].text.strip() == "/compact":
             _compact(session)
             ending: Record = {"status": "completed"}
         else:
-            self._turn = asyncio.create_task(self._work(thread, prompts))
+            self._turn = asyncio.create_task(_work(thread, "\n".join(prompt.text for prompt in prompts)))
             try:
                 ending = await self._turn
             except (asyncio.CancelledError, Stopped):
-                ending = _CANCELLED
+                ending = {"status": "cancelled", "reason": "interrupted"}
             self._turn = None
         elapsed = int((time.monotonic() - began) * 1000)
         used = {"duration_ms": elapsed, "api_ms": elapsed if thread.calls else 0, "model_turns": thread.calls}
-        host.emit(ev.TurnEnded, **session.take_usage(), **ending, **used)
+        self._host.emit(ev.TurnEnded, **session.take_usage(), **ending, **used)
         return bool(ending["status"] == "failed")
 
-    async def _work(self, thread: Thread, prompts: list[wire.SendPrompt]) -> Record:
-        """Do everything that an interrupt may stop; return how it ended."""
-        assert self._session is not None
-        for prompt in prompts:
-            self._session.checkpoints.add_prompt(prompt.message)
-        try:
-            return {"status": "completed", "text": await thread.run("\n".join(map(_text, prompts)))}
-        except TurnOver as over:
-            return over.ending
 
-    def _steering(self) -> list[str]:
-        taken = self._take_ordinary()
-        self._write(taken)
-        return [_text(prompt) for prompt in taken]
-
-    def _write(self, prompts: list[wire.SendPrompt]) -> None:
-        """Write the prompts to the session's file; the gateway has them in its log already."""
-        for prompt in prompts:
-            if prompt.message:
-                content = tuple(content_block(block) for block in prompt.content)
-                self._host.emit(ev.UserMessage, message=MessageId(prompt.message), content=content)
+async def _work(thread: Thread, prompt: str) -> Record:
+    """Do everything that an interrupt may stop; return how it ended."""
+    try:
+        return {"status": "completed", "text": await thread.run(prompt)}
+    except TurnOver as over:
+        return over.ending
 
 
-def _changed(
-    session: DemoSession, message: wire.SetMode | wire.SetModel | wire.RewindFiles | wire.StopTask
-) -> wire.DemoAnswer:
+def _changed(session: DemoSession, message: DemoMessage) -> DemoMessage:
     """The answer to a message that changes something."""
-    match message:
-        case wire.SetMode():
-            if message.mode not in MODES:
-                return wire.DemoAnswer(id=message.id, error=f"The mode must be one of {', '.join(MODES)}.")
-            session.mode = message.mode
-        case wire.SetModel():
-            session.model = message.model or MODELS[0]
-        case wire.RewindFiles():
-            try:
-                result = session.checkpoints.rewind(message.message, dry_run=message.dry_run)
-            except (LookupError, OSError) as error:
-                return wire.DemoAnswer(id=message.id, error=str(error))
-            return wire.DemoAnswer(id=message.id, result=result)
-        case wire.StopTask():
-            task = session.tasks.get(message.task)
-            if task is None or task.work is None:
-                return wire.DemoAnswer(id=message.id, error=f"There is no task {message.task}.")
-            task.work.cancel()
-    return wire.DemoAnswer(id=message.id)
-
-
-def _text(prompt: wire.SendPrompt) -> str:
-    blocks = [block for block in prompt.content if isinstance(block, dict)]
-    return "\n".join(str(block["text"]) for block in blocks if "text" in block)
+    result, given = None, message.data
+    try:
+        match message.do:
+            case "set_mode":
+                session.mode = given
+            case "set_model":
+                session.model = given or MODELS[0]
+            case "rewind":
+                result = session.checkpoints.rewind(given["message"], dry_run=given["dry_run"])
+            case "stop_task":
+                session.tasks[given].cancel()
+    except (LookupError, OSError) as error:
+        return DemoMessage("answer", message.id, error=str(error))
+    return DemoMessage("answer", message.id, result)
 
 
 def _compact(session: DemoSession) -> None:
     """`/compact`: the conversation becomes its summary."""
-    host = session.host
-    host.emit(ev.Compaction, phase="started")
+    emit = session.host.emit
     summary = f"This session continues an earlier conversation of {session.messages} messages."
     session.messages = 1
-    host.emit(ev.Compaction, phase="ended")
-    host.emit(ev.Compaction, phase="boundary", trigger="manual", pre_tokens=61)
+    emit(ev.Compaction, phase="started")
+    emit(ev.Compaction, phase="ended")
+    emit(ev.Compaction, phase="boundary", trigger="manual", pre_tokens=61)
     content = (content_block({"type": "text", "text": summary}),)
-    host.emit(ev.UserMessage, message=MessageId(str(uuid.uuid4())), content=content, via="agent", synthetic=True)
-    host.emit(ev.Notice, kind="local_command", text="Compacted")
+    emit(ev.UserMessage, message=MessageId(str(uuid.uuid4())), content=content, via="agent", synthetic=True)
+    emit(ev.Notice, kind="local_command", text="Compacted")
 
 
 def run_agent() -> int:
@@ -222,6 +211,6 @@ def run_agent() -> int:
     signal.signal(signal.SIGTERM, terminate)
 
     async def live() -> int:
-        return await DemoAgent().run()  # the pipes need a running event loop
+        return await DemoAgent().run()  # it needs a running event loop
 
     return asyncio.run(live())

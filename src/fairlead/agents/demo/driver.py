@@ -3,38 +3,36 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from fairlead.agents.demo import wire
+import msgspec
+
 from fairlead.agents.demo.session import VERSION
+from fairlead.agents.demo.wire import DemoMessage, decode, encode
 from fairlead.agents.line_driver import LineDriver
 from fairlead.agents.links import Link
 from fairlead.agents.links.framing import OversizeSpill
 from fairlead.model import events as ev
-from fairlead.model.agents import AgentSink, Decision, Exit, Launch, PermissionRequest, Record, ToolCheck
+from fairlead.model.agents import AgentSink, Decision, Launch, PermissionRequest, Record, ToolCheck
 from fairlead.model.commands import Settings
-from fairlead.model.errors import AgentRefused, BadMode, HistoryMissing, Stale
-from fairlead.model.ids import CallId, MessageId, RequestId
+from fairlead.model.errors import AgentRefused, HistoryMissing, Stale
+from fairlead.model.ids import MessageId, RequestId
 from fairlead.system.clock import Clock
 
 START_SECONDS: Final = 60.0
 REQUEST_SECONDS: Final = 30.0
 
 
-class _OpenRequests:
+class _OpenRequests(set[str]):
     """The requests that wait for a decision."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self.open: set[str] = set()
+    def __init__(self, driver: "DemoProcess") -> None:
+        super().__init__()
+        self._driver = driver
 
     async def answer(self, request: RequestId, decision: Decision) -> None:
-        if request not in self.open:
+        if request not in self:
             raise Stale("The agent does not wait for this answer any more.", request=request)
-        self.open.discard(request)
-        allow, changed = decision.behavior == "allow", decision.updated_input
-        message = wire.DecideRequest(
-            request=request, allow=allow, message=decision.message, input=changed, interrupt=decision.interrupt
-        )
-        await self._link.send(wire.encode(message) + b"\n")
+        self.discard(request)
+        await self._driver.send(DemoMessage("decide", request, decision))
 
 
 class DemoProcess(LineDriver):
@@ -44,89 +42,59 @@ class DemoProcess(LineDriver):
 
     def __init__(self, link: Link, sink: AgentSink, clock: Clock, name: str, spill: OversizeSpill | None) -> None:
         super().__init__(link, sink, clock, name, spill)
-        self._permissions = self._requests_open = _OpenRequests(link)
+        self._permissions = self._open = _OpenRequests(self)
 
     async def start(self, launch: Launch) -> None:
-        await self._begin(self._open(launch))
+        """Raises AgentNotRunning, HistoryMissing."""
+        await self._begin(self._open_session(launch))
 
-    async def _open(self, launch: Launch) -> None:
-        settings = launch.settings
-        fields: dict[str, Any] = {"session": launch.session, "resume": launch.resume, "fork": launch.fork}
-        limits = {"max_turns": settings.max_turns, "max_budget_usd": settings.max_budget_usd}
+    async def _open_session(self, launch: Launch) -> None:
         try:
-            await self._request(
-                wire.OpenSession,
-                START_SECONDS,
-                at=launch.resume_at,
-                model=settings.model,
-                mode=settings.mode,
-                directories=settings.directories,
-                mcp=launch.mcp,
-                structured=settings.output_schema is not None,
-                **fields,
-                **limits,
-            )
+            await self._request("open", launch, START_SECONDS)
         except AgentRefused as refused:
             raise HistoryMissing(refused.message) from refused
 
-    async def _request(self, kind: type[Any], seconds: float = REQUEST_SECONDS, **fields: Any) -> Any:
+    async def send(self, message: DemoMessage) -> None:
+        await self._link.send(encode(message) + b"\n")
+
+    async def _request(self, do: str, data: Any, seconds: float = REQUEST_SECONDS) -> Any:
         number = self._next_request()
-        line = wire.encode(kind(id=number, **fields)) + b"\n"
-        return await self._await_answer(number, line, seconds, str(kind.__struct_config__.tag))
+        return await self._await_answer(number, encode(DemoMessage(do, number, data)) + b"\n", seconds, do)
 
     # --- the agent's output
 
     async def _handle(self, lines: Sequence[bytes]) -> None:
-        batch: list[Record] = []
-        todo: list[ev.Event | wire.FromProcess] = []
-        for line in lines:
-            message = wire.decode(line)
-            if not isinstance(message, wire.DemoMessage):
-                batch.append(Record(line))
-            if message is not None:
-                todo.append(message)
+        found = [(line, decode(line)) for line in lines]
+        batch = [Record(line) for line, message in found if not isinstance(message, DemoMessage)]
         if batch:
             await self._deliver(batch)
-        for message in todo:
-            self._act(message)
+        for _, message in found:
+            match message:
+                case DemoMessage(do="answer") if message.id in self._waiting:
+                    refused = AgentRefused(f"The agent {self._name} refused: {message.error}")
+                    self._settle(message.id, refused if message.error else message.data)
+                case DemoMessage(do="withdraw") if message.id in self._open:
+                    self._open.discard(message.id)
+                    self._tasks.spawn(self._sink.permission_cancelled(RequestId(message.id)))
+                case DemoMessage(do="check" | "mcp"):
+                    self._tasks.spawn(self._serve(message))
+                case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
+                    self._open.add(message.request)
+                    ask = PermissionRequest(message.request, message.call, message.tool, message.input)
+                    self._tasks.spawn(self._sink.permission_requested(ask))
 
-    def _act(self, message: ev.Event | wire.FromProcess) -> None:
-        match message:
-            case wire.DemoAnswer() if message.id in self._waiting:
-                refused = AgentRefused(f"The agent {self._name} refused: {message.error}") if message.error else None
-                self._settle(message.id, refused or message.result)
-            case wire.CheckCall():
-                self._tasks.spawn(self._check(message))
-            case wire.McpCall():
-                self._tasks.spawn(self._mcp(message))
-            case wire.WithdrawRequest() if message.request in self._requests_open.open:
-                self._requests_open.open.discard(message.request)
-                self._tasks.spawn(self._sink.permission_cancelled(RequestId(message.request)))
-            case ev.PermissionRequested() | ev.QuestionAsked() | ev.PlanProposed():
-                self._requests_open.open.add(message.request)
-                ask = PermissionRequest(message.request, message.call, message.tool, message.input)
-                self._tasks.spawn(self._sink.permission_requested(ask))
-            case _:
-                pass
-
-    async def _check(self, check: wire.CheckCall) -> None:
+    async def _serve(self, asked: DemoMessage) -> None:
+        """Answer a request of the agent. A call that the policy could not check does not run."""
         try:
-            verdict = await self._sink.check(ToolCheck(CallId(check.call), check.tool, check.input, check.mode))
-            answer = wire.DemoAnswer(id=check.id, result={"behavior": verdict.behavior, "reason": verdict.reason})
-        except Exception:
-            await self._reply(wire.DemoAnswer(id=check.id, error="the policy failed"))
-            raise
-        await self._reply(answer)
-
-    async def _mcp(self, call: wire.McpCall) -> None:
-        try:
-            answer = wire.DemoAnswer(id=call.id, result=await self._sink.mcp(call.server, call.message))
+            result: Any
+            if asked.do == "check":
+                result = await self._sink.check(msgspec.convert(asked.data, ToolCheck))
+            else:
+                result = await self._sink.mcp(asked.data["server"], asked.data["message"])
         except Exception as error:
-            answer = wire.DemoAnswer(id=call.id, error=str(error) or "the MCP server failed")
-        await self._reply(answer)
-
-    async def _reply(self, message: wire.DemoMessage) -> None:
-        await self._link.send(wire.encode(message) + b"\n")
+            await self.send(DemoMessage("answer", asked.id, error=str(error) or "the gateway failed"))
+            raise
+        await self.send(DemoMessage("answer", asked.id, result))
 
     # --- the agent's input
 
@@ -134,32 +102,27 @@ class DemoProcess(LineDriver):
         await self._link.send(record.raw + b"\n")
 
     async def interrupt(self) -> None:
-        await self._reply(wire.InterruptTurn())
+        await self.send(DemoMessage("interrupt"))
 
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
         if subtype == "stop_task":
-            return await self._request(wire.StopTask, task=str(fields.get("task_id")))
+            return await self._request("stop_task", fields.get("task_id"))
         return await super().control(subtype, fields, timeout)
 
     async def set_mode(self, mode: str) -> None:
-        if mode not in self.modes:
-            raise BadMode(mode, self.modes)
-        await self._request(wire.SetMode, mode=mode)
+        await super().set_mode(mode)
+        await self._request("set_mode", mode)
 
     async def set_model(self, model: str) -> None:
-        await self._request(wire.SetModel, model=model)
+        await self._request("set_model", model)
 
     async def set_thinking(self, budget: int | None) -> None:
         """Without effect: the script determines the length of its thinking."""
 
     async def rewind(self, message: MessageId, *, dry_run: bool) -> dict[str, Any]:
-        result: dict[str, Any] = await self._request(wire.RewindFiles, message=message, dry_run=dry_run)
+        result: dict[str, Any] = await self._request("rewind", {"message": message, "dry_run": dry_run})
         return result
 
     def needs_restart(self, old: Settings, new: Settings) -> bool:
-        names = ("link", "directories", "mcp_servers", "max_turns", "max_budget_usd", "output_schema")
-        return any(getattr(old, name) != getattr(new, name) for name in names)
-
-    async def _finish(self, ended: Exit) -> Exit:
-        self._requests_open.open.clear()
-        return await super()._finish(ended)
+        kept = msgspec.structs.replace(old, model=new.model, mode=new.mode, thinking=new.thinking)
+        return kept != new

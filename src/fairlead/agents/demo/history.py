@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from fairlead.agents.demo import wire
+from fairlead.agents.demo.wire import decode
 from fairlead.model import events as ev
 
 
@@ -18,7 +18,7 @@ def file_of(home: str, session: str) -> Path:
 def events_in(path: Path) -> Iterator[tuple[bytes, ev.Event]]:
     """The events of a file with their lines. A torn line, as a crash leaves it, is skipped."""
     for line in path.read_bytes().split(b"\n"):
-        event = wire.decode(line)
+        event = decode(line)
         if isinstance(event, ev.EventBase):
             yield line, event
 

@@ -7,52 +7,48 @@ and reading ends: the agent finishes its turn alone, and the next gateway reads 
 import asyncio
 import os
 import sys
-import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from fairlead.agents.demo import wire
-from fairlead.agents.links.framing import LineSplitter
+from fairlead.agents.demo.wire import DemoMessage, decode, encode, numbered
 from fairlead.model.events.base import DeltaEvent
 
 # A pipe holds 64 KiB: a larger write would only block.
 _FLUSH_AT = 64 * 1024
+_LONGEST_LINE = 64 << 20
 
 
 class HostFailed(Exception):
-    """The gateway answered a request with an error, or closed the pipe (HostGone) before it answered."""
-
-
-class HostGone(HostFailed):
-    """No answer can arrive any more."""
-
-    def __init__(self) -> None:
-        super().__init__("the gateway closed the pipe before it answered")
+    """The gateway answered a request with an error, or is gone."""
 
 
 class Host:
-    """Reads stdin on a thread, writes stdout in batches from the event loop."""
+    """Writes stdout in batches from the event loop. `listen` reads stdin to its end."""
 
-    def __init__(self, on_message: Callable[[wire.FromGateway], None], on_end: Callable[[], None]) -> None:
+    def __init__(self, on_message: Callable[[DemoMessage], None]) -> None:
         self._on_message = on_message
-        self._on_end = on_end
         self._out: list[bytes] = []
         self._size = 0
         self._broken = False
         self._ended = False
         self._waiting: dict[str, asyncio.Future[Any]] = {}
-        self._loop = asyncio.get_running_loop()
         self._process = str(uuid.uuid4())
         self._count = 0
         self._file: int | None = None
 
-    def start(self) -> None:
-        # A thread, because stdin may be a pipe, a file or /dev/null, and an event loop supports only some of these.
-        threading.Thread(target=self._read, daemon=True).start()
+    async def listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_LONGEST_LINE)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        async for line in reader:
+            message = decode(line)
+            if isinstance(message, DemoMessage):
+                self._on_message(message)
+        self._ended = True
+        for name in list(self._waiting):
+            self.settle(name, None, "the gateway is gone")
 
     def keep(self, path: Path) -> None:
         """Write events to this file from now on. A session whose file cannot be written works without one."""
@@ -62,22 +58,21 @@ class Host:
         except OSError as error:
             print(f"demo agent: the conversation is not kept: {error}", file=sys.stderr, flush=True)
 
-    # --- out
-
     def emit(self, kind: type[Any], /, **fields: Any) -> None:
+        """Send an event."""
         self._count += 1
-        name = wire.numbered(self._process, self._count, str(kind.__struct_config__.tag))
-        line = msgspec.json.encode(kind(id=name, **fields))
+        name = numbered(self._process, self._count, str(kind.__struct_config__.tag))
+        line = encode(kind(id=name, **fields))
         self.write(line)
         if self._file is not None and not issubclass(kind, DeltaEvent):
             os.write(self._file, line + b"\n")  # one write, so that a reader never sees half of a line
 
-    def send(self, message: wire.DemoMessage) -> None:
-        self.write(wire.encode(message))
+    def send(self, message: DemoMessage) -> None:
+        self.write(encode(message))
 
     def write(self, line: bytes) -> None:
         if not self._out:
-            self._loop.call_soon(self.flush)
+            asyncio.get_running_loop().call_soon(self.flush)
         self._out.append(line + b"\n")
         self._size += len(line)
         if self._size >= _FLUSH_AT:
@@ -92,21 +87,18 @@ class Host:
             except OSError:
                 self._broken = True
 
-    # --- requests
-
-    async def ask(self, kind: type[wire.CheckCall] | type[wire.McpCall], **fields: Any) -> Any:
+    async def ask(self, do: str, data: Any) -> Any:
+        """The gateway's answer to a request. Raises HostFailed."""
         name = str(uuid.uuid4())
-        return await self.answer_to(name, lambda: self.send(kind(id=name, **fields)))
+        return await self.answer_to(name, lambda: self.send(DemoMessage(do, name, data)))
 
     async def answer_to(self, name: str, send: Callable[[], None]) -> Any:
-        """Send a request and return its answer. Raises HostFailed."""
         if self._ended:
-            raise HostGone
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting[name] = answer
+            raise HostFailed("the gateway is gone")
+        self._waiting[name] = asyncio.get_running_loop().create_future()
         send()
         try:
-            return await answer
+            return await self._waiting[name]
         finally:
             del self._waiting[name]
 
@@ -119,26 +111,3 @@ class Host:
             waiting.set_exception(HostFailed(error))
         else:
             waiting.set_result(result)
-
-    # --- in
-
-    def _read(self) -> None:
-        splitter = LineSplitter()
-        data = b"\n"
-        while data:
-            try:
-                data = os.read(0, 1 << 16)
-            except OSError:
-                data = b""
-            for line in splitter.feed(data) if data else splitter.end():
-                message = wire.decode_ours(line) if isinstance(line, bytes) else None
-                if message is not None:
-                    self._loop.call_soon_threadsafe(self._on_message, message)
-        self._loop.call_soon_threadsafe(self._end)
-
-    def _end(self) -> None:
-        self._ended = True
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(HostGone())
-        self._on_end()

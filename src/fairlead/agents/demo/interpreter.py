@@ -9,22 +9,20 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from fairlead.agents.demo import wire
+from fairlead.agents.demo.wire import DemoMessage, decode, number_of
+from fairlead.agents.plain_interpreter import PlainInterpreter
 from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.content import content_block
 from fairlead.model.ids import CallId, MessageId, SessionId, SubagentId, TurnId, event_id, turn_id
-
-TASK_STARTED, TASK_ENDED = "task_started", "task_notification"
-"""Notices about a command in the background; `data` names the task."""
 
 _Whole = ev.Text | ev.Thinking | ev.ToolCalled
 
 
 class DemoState(msgspec.Struct):
     """`busy`: the turn is of the main thread, not of background work alone. `marks` are the deltas of unfinished
-    blocks: (seq, characters up to the delta's end). `subagents` maps each to its call; `tasks` describes what runs in the
-    background. `process` and `last` name the last event that was seen."""
+    blocks: (seq, characters up to the delta's end). `subagents` maps each to its call; `tasks` describes what runs in
+    the background. `process` and `last` name the last event that was seen; `strays` counts lines that are no event."""
 
     turn: str = ""
     busy: bool = False
@@ -39,7 +37,7 @@ class DemoState(msgspec.Struct):
     strays: int = 0
 
 
-class DemoInterpreter:
+class DemoInterpreter(PlainInterpreter):
     """Implements `model.agents.Interpreter`."""
 
     def __init__(self, session: SessionId) -> None:
@@ -50,14 +48,15 @@ class DemoInterpreter:
     def step(self, record: Record) -> Interpretation:
         self._events = []
         drop: tuple[int, ...] = ()
-        if record.origin == "gateway":
-            self._ours(wire.decode_ours(record.raw))
-            return Interpretation(tuple(self._events))
-        message = wire.decode(record.raw)
-        if isinstance(message, ev.EventBase):
-            drop = self._theirs(message)
+        message = decode(record.raw)
+        if isinstance(message, DemoMessage):
+            self._ours(message)
         elif message is None:
-            self._unknown(record.raw)
+            self._state.strays += 1
+            source = f"{self._state.process}:{self._state.last}"
+            self._emit(ev.RecordStored, source, self._state.strays, record="unknown", known=False)
+        else:
+            drop = self._theirs(message)
         return Interpretation(tuple(self._events), drop)
 
     def assign_seq(self, event: ev.Event, seq: int) -> None:
@@ -65,42 +64,42 @@ class DemoInterpreter:
             size = len(event.json) if isinstance(event, ev.InputDelta) else len(event.text)
             self._state.marks.setdefault(_block(event), []).append((seq, event.offset + size))
 
-    def _ours(self, message: wire.FromGateway | None) -> None:
-        if isinstance(message, wire.InterruptTurn):
-            self._state.cancelled = bool(self._state.turn)
-        elif isinstance(message, wire.SendPrompt):
-            steers = self._state.busy
-            if not self._state.turn:
-                self._open_turn(message.message, "prompt")
-            self._state.busy = True
-            content = tuple(content_block(block) for block in message.content)
-            fields: dict[str, Any] = {"via": "steer"} if steers else {}
-            self._emit(ev.UserMessage, message.message, message=MessageId(message.message), content=content, **fields)
+    def _ours(self, message: DemoMessage) -> None:
+        state = self._state
+        if message.do == "interrupt":
+            state.cancelled = bool(state.turn)
+        elif message.do == "prompt":
+            fields: dict[str, Any] = {"via": "steer"} if state.busy else {}
+            name = message.data["message"]
+            if not state.turn:
+                self._open_turn(name, "prompt")
+            state.busy = True
+            content = tuple(content_block(block) for block in message.data["content"])
+            self._emit(ev.UserMessage, name, message=MessageId(name), content=content, **fields)
 
     def _theirs(self, event: ev.Event) -> tuple[int, ...]:
         """Add an event, and return the deltas that it replaces."""
         state = self._state
-        process, number = wire.number_of(event.id)
+        process, number = number_of(event.id)
         if process == state.process and number <= state.last:
             return ()  # read again from the agent's file
         state.process, state.last = process, number
         if isinstance(event, ev.UserMessage) and event.via != "agent":
             return ()  # our own prompt
-        if isinstance(event, ev.TurnStarted):
-            if not state.turn:
-                self._open_turn(process + str(number), event.trigger)
-            state.busy = True
+        started = isinstance(event, ev.TurnStarted)
+        if not state.turn and (started or event.subagent is not None):
+            by_prompt = isinstance(event, ev.TurnStarted) and event.trigger == "prompt"
+            self._open_turn(f"{process}:{number}", "prompt" if by_prompt else "agent")
+        state.busy = state.busy or started
+        if started:
             return ()
-        if event.subagent is not None and not state.turn:
-            self._open_turn(process + str(number), "agent")
-        drop = self._follow(event)
-        if isinstance(event, _Whole) and drop:
-            event = replace(event, marks=tuple(drop))
+        marks = self._follow(event)
+        if isinstance(event, _Whole) and marks:
+            event = replace(event, marks=tuple(marks))
+        self._events.append(replace(event, turn=self.turn))
         if isinstance(event, ev.TurnEnded):
-            self._end_turn(event)
-        else:
-            self._events.append(replace(event, turn=self.turn))
-        return tuple(seq for seq, _ in drop)
+            state.turn, state.busy, state.cancelled = "", False, False
+        return tuple(seq for seq, _ in marks)
 
     def _follow(self, event: ev.Event) -> list[tuple[int, int]]:
         """Keep track of what is open; return the marks of the block that this event completes."""
@@ -127,56 +126,28 @@ class DemoInterpreter:
                 state.tasks[str(event.data.get("task"))] = event.text
             case ev.Notice(kind="task_notification"):
                 state.tasks.pop(str(event.data.get("task")), None)
-            case _:
-                pass
         return []
 
     def exited(self, reason: str, cause: str) -> Interpretation:
-        """End everything that is open: calls, subagents, the turn."""
-        self._events = []
-        state = self._state
-        calls, background = state.calls, state.subagents
-        for call, name in calls.items():
+        self._events, state = [], self._state
+        for call, name in state.calls.items():
             self._emit(ev.ToolEnded, cause, call, call=CallId(call), name=name, is_error=True, status="interrupted")
-        for child, call in background.items():
-            about: dict[str, Any] = {"child": SubagentId(child), "call": CallId(call), "status": "stopped"}
-            self._emit(ev.SubagentEnded, cause, child, **about)
+        for child, call in state.subagents.items():
+            self._emit(ev.SubagentEnded, cause, child, child=SubagentId(child), call=CallId(call), status="stopped")
         if state.turn:
-            status: ev.TurnStatus = "cancelled" if state.cancelled else "failed"
-            why = "interrupted" if state.cancelled else reason
-            closed = tuple(CallId(call) for call in calls)
-            self._emit(ev.TurnEnded, cause, status=status, reason=why, text=state.text, closed=closed)
+            ended = ("cancelled", "interrupted") if state.cancelled else ("failed", reason)
+            closed = tuple(CallId(call) for call in state.calls)
+            self._emit(ev.TurnEnded, cause, status=ended[0], reason=ended[1], text=state.text, closed=closed)
         self._state = DemoState()
         return Interpretation(tuple(self._events))
 
-    # --- turns and events
-
     def _open_turn(self, origin: str, trigger: str) -> None:
         self._state.turn, self._state.text = turn_id(self._session, origin), ""
-        self._state.cancelled = False
         self._emit(ev.TurnStarted, origin, trigger=trigger)
-
-    def _end_turn(self, event: ev.TurnEnded) -> None:
-        """The calls of the main thread end with their turn; background work goes on."""
-        self._events.append(replace(event, turn=self.turn))
-        self._state.turn, self._state.busy, self._state.cancelled = "", False, False
 
     def _emit(self, kind: type[Any], source: str, part: int | str = 0, /, **fields: Any) -> None:
         name = event_id(source, str(kind.__struct_config__.tag), part)
         self._events.append(kind(id=name, turn=self.turn, **fields))
-
-    def _unknown(self, raw: bytes) -> None:
-        """Store a line that is no event; its name is that of the last event, and a count."""
-        try:
-            found = msgspec.json.decode(raw)
-        except msgspec.DecodeError:
-            found = None
-        self._state.strays += 1
-        kind = str(found.get("type", "")) if isinstance(found, dict) else "garbage"
-        source = f"{self._state.process}:{self._state.last}"
-        self._emit(ev.RecordStored, source, self._state.strays, record=kind, known=False)
-
-    # --- facts, and what this agent does not need
 
     @property
     def turn(self) -> TurnId | None:
@@ -189,16 +160,6 @@ class DemoInterpreter:
     @property
     def background_work(self) -> tuple[str, ...]:
         return tuple(self._state.tasks.values())
-
-    @property
-    def deferred_count(self) -> int:
-        return 0
-
-    def end_quiet_turn(self) -> Interpretation:
-        return Interpretation()
-
-    def flush_unresolved(self, cause: str) -> Interpretation:
-        return Interpretation()
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(self._state)

@@ -9,11 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.context import AgentContext
-from fairlead.agents.demo import wire
 from fairlead.agents.demo.driver import DemoProcess
 from fairlead.agents.demo.history import events_in, file_of
 from fairlead.agents.demo.interpreter import DemoInterpreter
 from fairlead.agents.demo.tools import CATALOGUE
+from fairlead.agents.demo.wire import DemoMessage, encode
 from fairlead.agents.links.framing import OversizeSpill
 from fairlead.agents.links.stdio import StdioLink
 from fairlead.agents.stdio_kind import StdioKind, StdioSettings
@@ -44,11 +44,11 @@ class DemoKind(StdioKind):
         return DemoInterpreter(session)
 
     def prompt(self, content: Sequence[Content], message: MessageId, agent_session: str) -> Record:
-        line = wire.SendPrompt(message=message, content=[_block(block) for block in content])
-        return Record(wire.encode(line), "gateway")
+        data = {"message": message, "content": [_block(block) for block in content]}
+        return Record(encode(DemoMessage("prompt", data=data)), "gateway")
 
     def interrupt_record(self, cause: str) -> Record:
-        return Record(wire.encode(wire.InterruptTurn()), "gateway")
+        return Record(encode(DemoMessage("interrupt")), "gateway")
 
     def _arguments(self, launch: Launch) -> Sequence[str]:
         return (launch.session,)

@@ -7,40 +7,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from fairlead.agents.demo import tools, wire
+from fairlead.agents.demo import tools
 from fairlead.agents.demo.host import Host, HostFailed
 from fairlead.agents.demo.tools import Record
 from fairlead.model import events as ev
-from fairlead.model.ids import SubagentId
+from fairlead.model.agents import Launch
 
 VERSION = "1.0"
 MODELS = ("demo-large", "demo-small")
-COMMANDS = ("compact",)
 COST_PER_CALL = 0.0009102
 """In dollars. The value has no meaning, but the sums add up."""
 TOKENS = ev.TokenCount(input=11, output=42, cache_read=3, cache_write=5)
-WINDOW = 1_000_000
 _HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "fairlead-demo", "version": "1"}}
-
-
-@dataclass(frozen=True, slots=True)
-class ToolRun:
-    """A call that a thread makes. `subagent` is the thread's, if it is not the main one."""
-
-    call: str
-    name: str
-    input: Record
-    subagent: SubagentId | None
-
-
-@dataclass(slots=True)
-class BackgroundTask:
-    """A subagent or a command that continues after its call was answered."""
-
-    id: str
-    description: str
-    call: str
-    work: asyncio.Task[None] | None = None
 
 
 @dataclass(slots=True)
@@ -48,7 +26,7 @@ class DemoSession:
     id: str
     cwd: str
     host: Host
-    opened: wire.OpenSession
+    launch: Launch
     messages: int
     """How many messages the model has seen."""
     model: str = field(init=False)
@@ -57,26 +35,24 @@ class DemoSession:
     calls: Counter[str] = field(default_factory=Counter)
     """Calls of each model in this turn."""
     cost: float = 0.0
-    tasks: dict[str, BackgroundTask] = field(default_factory=dict)
+    tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    """Subagents and commands in the background."""
     checkpoints: tools.Checkpoints = field(default_factory=tools.Checkpoints)
 
     def __post_init__(self) -> None:
-        self.model = self.opened.model or MODELS[0]
-        self.mode = self.opened.mode
+        self.model = self.launch.settings.model or MODELS[0]
+        self.mode = self.launch.settings.mode
         self.mcp = McpServers(self.host)
 
-    def tools(self) -> list[str]:
-        return [*tools.NAMES, *(["StructuredOutput"] if self.opened.structured else []), *self.mcp.tools()]
+    def tools(self) -> tuple[str, ...]:
+        structured = ("StructuredOutput",) if self.launch.settings.output_schema is not None else ()
+        return (*tools.NAMES, *structured, *self.mcp.tools)
 
     def emit_ready(self) -> None:
         about: dict[str, Any] = {"agent_session": self.id, "version": VERSION, "model": self.model, "mode": self.mode}
+        servers = tuple({"name": name, "status": "connected"} for name in self.mcp.names)
         self.host.emit(
-            ev.AgentReady,
-            cwd=self.cwd,
-            tools=tuple(self.tools()),
-            commands=COMMANDS,
-            mcp_servers=self.mcp.listing(),
-            **about,
+            ev.AgentReady, cwd=self.cwd, tools=self.tools(), commands=("compact",), mcp_servers=servers, **about
         )
 
     def count_call(self) -> None:
@@ -85,14 +61,12 @@ class DemoSession:
 
     def take_usage(self) -> dict[str, Any]:
         """The fields of a turn's end that say what it used."""
+        names = ("input", "output", "cache_read", "cache_write")
         usage = {
             model: ev.ModelUsage(
-                input=TOKENS.input * count,
-                output=TOKENS.output * count,
-                cache_read=TOKENS.cache_read * count,
-                cache_write=TOKENS.cache_write * count,
+                **{name: getattr(TOKENS, name) * count for name in names},
                 cost_usd=COST_PER_CALL * count,
-                window=WINDOW,
+                window=1_000_000,
             )
             for model, count in self.calls.items()
         }
@@ -113,36 +87,28 @@ class McpServers:
     """MCP servers inside the gateway: those that answered the handshake, and their tools."""
 
     host: Host
-    _tools: dict[str, list[str]] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    tools: list[str] = field(default_factory=list)
 
     async def join(self, names: tuple[str, ...]) -> None:
         for name in names:
             try:
                 await self._call(name, "initialize", _HELLO)
-                await self._send(name, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+                message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+                await self.host.ask("mcp", {"server": name, "message": message})
                 listing = await self._call(name, "tools/list", {})
             except HostFailed:
                 continue
-            self._tools[name] = [str(tool.get("name")) for tool in listing.get("tools") or [] if isinstance(tool, dict)]
+            self.names.append(name)
+            self.tools += [f"mcp__{name}__{tool.get('name')}" for tool in listing.get("tools") or []]
 
     async def call(self, tool: str, arguments: Record) -> Record:
         """The result of `mcp__<server>__<tool>`, one of `tools`. Raises HostFailed."""
         _, server, name = tool.split("__", 2)
         return await self._call(server, "tools/call", {"name": name, "arguments": arguments})
 
-    def tools(self) -> list[str]:
-        return [f"mcp__{server}__{name}" for server, names in self._tools.items() for name in names]
-
-    def listing(self) -> tuple[Record, ...]:
-        return tuple(
-            {"name": server, "status": "connected", "tools": [{"name": name} for name in names]}
-            for server, names in self._tools.items()
-        )
-
     async def _call(self, server: str, method: str, params: Record) -> Record:
-        answer = await self._send(server, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        answer = await self.host.ask("mcp", {"server": server, "message": message})
         result = answer.get("result") if isinstance(answer, dict) else None
         return result if isinstance(result, dict) else {}
-
-    async def _send(self, server: str, message: Record) -> Any:
-        return await self.host.ask(wire.McpCall, server=server, message=message)

@@ -1,34 +1,20 @@
 """One thread of the conversation, main or subagent: model call, tools, model call, until the model is done.
 
-Cancelling `run` interrupts the thread: it then ends its open calls.
+Cancelling `run` interrupts the thread: a started text is sent as far as it came, and open calls end.
 """
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from fairlead.agents.demo import tools
+from fairlead.agents.demo import scripts, tools
 from fairlead.agents.demo.permissions import Stopped, pass_or_refuse
-from fairlead.agents.demo.scripts import (
-    ApiError,
-    Block,
-    Call,
-    ContentBlock,
-    Fault,
-    ScriptText,
-    SlowText,
-    ToolResult,
-    ToolUse,
-    chunks,
-    parse,
-    respond,
-)
-from fairlead.agents.demo.session import TOKENS, DemoSession, ToolRun
-from fairlead.agents.demo.tools import Outcome, Record, ToolFailed
+from fairlead.agents.demo.scripts import ApiError, Block, Fault, ScriptText, SlowText, ToolResult, ToolUse
+from fairlead.agents.demo.session import TOKENS, DemoSession
+from fairlead.agents.demo.tools import Outcome, Record, ToolFailed, ToolRun, new_id
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, MessageId, SubagentId
 
@@ -50,78 +36,57 @@ class TurnOver(Exception):
         self.ending: Record = ending
 
 
-RunTool = Callable[["Thread", ToolRun, Record], Awaitable[Outcome]]
-"""Runs a permitted call of a thread; injected, because a subagent is a thread as well."""
+RunTool = Callable[[ToolRun, Record], Awaitable[Outcome]]
+"""Runs a permitted call; injected, because a subagent is a thread as well."""
 
 
 @dataclass(slots=True)
 class Thread:
     session: DemoSession
     run_tool: RunTool
-    subagent: SubagentId | None = None
     take_steering: Callable[[], list[str]] = list
     """Returns the texts of messages that arrived during the turn."""
+    subagent: SubagentId | None = None
     calls: int = 0
-    messages: int = 0
-    """How many messages a subagent's model has seen; the session counts those of the main thread."""
     _script: tuple[str | None, str] = (None, "")
     _results: list[ToolResult] = field(default_factory=list)
     _open_calls: list[ToolRun] = field(default_factory=list)
 
     async def run(self, prompt: str) -> str:
         """Run to the final text and return it. Raises TurnOver or Stopped."""
-        self._choose(prompt)
-        attempt = 0
+        prompts, attempt = [prompt], 0
         try:
             while True:
-                if self.calls:
-                    for text in self.take_steering():
-                        self._choose(text)
-                player = await self._call_model(attempt)
-                attempt = 0
-                if not player.complete:
-                    attempt = 1  # the stream broke off: ask again
-                elif not player.runs:
-                    return player.text
-                else:
+                for text in prompts:
+                    self._script, self._results = scripts.parse(text) or (None, ""), []
+                    self._count_message()
+                player = Player(self.session, self.subagent)
+                await player.play(await self._wait_for_answer(attempt))
+                self._count_message()
+                # After a stream that broke off, the model is asked again.
+                attempt = 0 if player.complete else 1
+                if player.complete:
+                    self.calls += 1
+                    self.session.count_call()
+                    if not player.runs:
+                        return player.text
                     await self._run_calls(player.runs)
+                prompts = self.take_steering()
         except (asyncio.CancelledError, Stopped):
             for run in list(self._open_calls):
                 self._answer(run, "The user interrupted this call.", None, is_error=True)
             raise
 
-    def _choose(self, text: str) -> None:
-        """A prompt selects a script."""
-        self._script, self._results = parse(text) or (None, ""), []
-        self._count(1)
-
-    def _count(self, messages: int) -> None:
-        if self.subagent is None:
-            self.session.messages += messages
-        else:
-            self.messages += messages
+    def _count_message(self) -> None:
+        self.session.messages += self.subagent is None
 
     # -- the model
 
-    async def _call_model(self, attempt: int) -> "Player":
-        blocks = await self._wait_for_answer(attempt)
-        player = Player(self.session, self.subagent)
-        try:
-            await player.play(blocks)
-        finally:
-            if player.blocks:
-                self._count(1)
-        if player.complete:
-            self.calls += 1
-            self.session.count_call()
-        return player
-
     async def _wait_for_answer(self, attempt: int) -> list[Block]:
         """The blocks of the model's answer, after as many attempts as its API needs."""
-        available = frozenset(self.session.tools())
         while True:
-            seen = self.session.messages if self.subagent is None else self.messages
-            blocks = respond(Call(*self._script, tuple(self._results), available, seen, attempt))
+            results, available = tuple(self._results), frozenset(self.session.tools())
+            blocks = scripts.respond(scripts.Call(*self._script, results, available, self.session.messages, attempt))
             if not isinstance(error := blocks[0], ApiError):
                 return blocks
             attempt += 1
@@ -134,31 +99,30 @@ class Thread:
             host.emit(ev.RateLimit, info={"status": "rejected", "rateLimitType": "five_hour"})
         if error.status == 400 or attempt > _RETRIES:
             text = f"API Error: {error.status} {error.message}"
-            about: dict[str, Any] = {"message": MessageId(_new_id("msg_")), "block": 0, "error": name}
+            about: dict[str, Any] = {"message": MessageId(new_id("msg_")), "block": 0, "error": name}
             host.emit(ev.Text, text=text, subagent=self.subagent, **about)
             raise TurnOver(status="failed", reason=name, text=text, errors=(text,))
-        delay = _RETRY_DELAY * attempt
         text = f"{'overloaded' if error.status == 529 else name}: try {attempt} of {_RETRIES}"
         host.emit(ev.Notice, kind="api_retry", text=text, data={"attempt": attempt, "max_retries": _RETRIES})
-        await asyncio.sleep(delay)
+        await asyncio.sleep(_RETRY_DELAY * attempt)
 
     # -- tools
 
     async def _run_calls(self, runs: list[ToolRun]) -> None:
-        opened = self.session.opened
-        if opened.max_budget_usd is not None and self.session.cost > opened.max_budget_usd:
-            raise _limit("error_max_budget_usd", f"Reached maximum budget (${opened.max_budget_usd:g})")
+        settings = self.session.launch.settings
+        if settings.max_budget_usd is not None and self.session.cost > settings.max_budget_usd:
+            raise _limit("error_max_budget_usd", f"Reached maximum budget (${settings.max_budget_usd:g})")
         self._open_calls = runs
         while runs:
             await self._run_call(runs[0])
-        if opened.max_turns is not None and self.subagent is None and self.calls >= opened.max_turns:
-            raise _limit("error_max_turns", f"Reached maximum number of turns ({opened.max_turns})")
+        if settings.max_turns is not None and self.subagent is None and self.calls >= settings.max_turns:
+            raise _limit("error_max_turns", f"Reached maximum number of turns ({settings.max_turns})")
 
     async def _run_call(self, run: ToolRun) -> None:
         arguments = tools.absolute(run.name, run.input, self.session.cwd)
         try:
             arguments = await pass_or_refuse(self.session, run, arguments)
-            content, detail = await self.run_tool(self, run, arguments)
+            content, detail = await self.run_tool(run, arguments)
         except ToolFailed as failure:
             self._answer(run, str(failure), None, is_error=True)
             return
@@ -170,98 +134,82 @@ class Thread:
     def _answer(self, run: ToolRun, content: Any, detail: Any, *, is_error: bool = False) -> None:
         self._open_calls.remove(run)
         self._results.append(ToolResult(_flat(content), is_error))
-        self._count(1)
-        background = isinstance(detail, dict) and bool(detail.get("isAsync"))
-        status = "failed" if is_error else "done"
-        fields: dict[str, Any] = {"content": content, "data": detail, "is_error": is_error, "status": status}
-        self.session.host.emit(
-            ev.ToolEnded, call=CallId(run.call), name=run.name, subagent=self.subagent, background=background, **fields
-        )
+        self._count_message()
+        fields: dict[str, Any] = {"content": content, "data": detail, "is_error": is_error}
+        fields |= {"status": "failed" if is_error else "done", "subagent": self.subagent}
+        background = isinstance(detail, dict) and "background" in detail
+        self.session.host.emit(ev.ToolEnded, call=CallId(run.call), name=run.name, background=background, **fields)
 
 
 @dataclass(slots=True)
 class Player:
-    """Plays the blocks of a script as one message of the model: deltas, then the whole block. Cancelling `play`
-    interrupts it: a started text is sent as far as it came."""
+    """Plays the blocks of a script as one message of the model: deltas, then the whole block."""
 
     session: DemoSession
     subagent: SubagentId | None
     text: str = ""
     runs: list[ToolRun] = field(default_factory=list)
-    blocks: int = 0
     complete: bool = False
-    _id: MessageId = field(default_factory=lambda: MessageId(_new_id("msg_")))
+    _blocks: int = 0
+    _id: MessageId = field(default_factory=lambda: MessageId(new_id("msg_")))
 
     async def play(self, blocks: list[Block]) -> None:
         for block in blocks:
-            if block is Fault.CUT:
-                return
-            if block is Fault.CRASH:
-                self.session.crash()
-            if block is Fault.UNKNOWN_RECORDS:
-                self.session.host.write(
-                    b'{"type":"demo.unheard_of","note":"an unknown type","nested":{"list":[1,null]}}'
-                )
-                self.session.host.write(b"not even JSON")
-            elif isinstance(block, ToolUse):
-                await self._call(block)
-            elif isinstance(block, ContentBlock):
-                await self._write(block)
+            match block:
+                case ScriptText(text, count, kind):
+                    await self._write(scripts.chunks(text, count), _DELTA_DELAY, thinks=kind == "thinking")
+                case SlowText(text, count, delay):
+                    await self._write([text] * count, delay)
+                case ToolUse():
+                    self._call(block)
+                case Fault.CUT:
+                    return
+                case Fault.CRASH:
+                    self.session.crash()
+                case Fault.UNKNOWN_RECORDS:
+                    self.session.host.write(b'{"type":"demo.unheard_of","nested":{"list":[1,null]}}')
+                    self.session.host.write(b"not even JSON")
         self.complete = True
 
-    async def _write(self, block: ScriptText | SlowText) -> None:
-        thinks = isinstance(block, ScriptText) and block.kind == "thinking"
-        if isinstance(block, SlowText):
-            pieces, delay = [block.text] * block.count, block.delay
-        else:
-            pieces, delay = chunks(block.text, block.chunks), _DELTA_DELAY
+    async def _write(self, pieces: list[str], delay: float, *, thinks: bool = False) -> None:
         delta: type[Any] = ev.ThinkingDelta if thinks else ev.TextDelta
-        sent: list[str] = []
-        offset = 0
+        sent = offset = 0
         try:
             for piece in pieces:
                 self._delta(delta, offset=offset, text=piece)
-                sent.append(piece)
-                offset += len(piece)
-                if delay:
+                sent, offset = sent + 1, offset + len(piece)
+                if delay or sent % _BURST_BATCH == 0:
                     await asyncio.sleep(delay)
-                elif len(sent) % _BURST_BATCH == 0:
-                    await asyncio.sleep(0)
         finally:
-            text = "".join(sent)
-            if sent:
+            text = "".join(pieces[:sent])
+            if text:
                 self._whole(ev.Thinking if thinks else ev.Text, text=text)
             self.text += "" if thinks else text
 
-    async def _call(self, block: ToolUse) -> None:
-        run = ToolRun(_new_id("call_"), block.name, block.input, self.subagent)
+    def _call(self, block: ToolUse) -> None:
+        run = ToolRun(new_id("call_"), block.name, block.input, self.subagent)
+        about: dict[str, Any] = {"call": CallId(run.call), "name": run.name}
         offset = 0
-        for piece in chunks(msgspec.json.encode(block.input).decode(), 4):
-            self._delta(ev.InputDelta, offset=offset, call=CallId(run.call), name=run.name, json=piece)
+        for piece in scripts.chunks(msgspec.json.encode(block.input).decode(), 4):
+            self._delta(ev.InputDelta, offset=offset, json=piece, **about)
             offset += len(piece)
-        self._whole(ev.ToolCalled, call=CallId(run.call), name=run.name, input=run.input)
+        self._whole(ev.ToolCalled, input=run.input, **about)
         self.runs.append(run)
 
     def _delta(self, kind: type[Any], **fields: Any) -> None:
         # A subagent's blocks come whole: people watch the main thread.
         if self.subagent is None:
-            self.session.host.emit(kind, message=self._id, block=self.blocks, **fields)
+            self.session.host.emit(kind, message=self._id, block=self._blocks, **fields)
 
     def _whole(self, kind: type[Any], **fields: Any) -> None:
-        about: dict[str, Any] = {"message": self._id, "block": self.blocks, "model": self.session.model}
+        about: dict[str, Any] = {"message": self._id, "block": self._blocks, "model": self.session.model}
         self.session.host.emit(kind, subagent=self.subagent, tokens=TOKENS, **about, **fields)
-        self.blocks += 1
+        self._blocks += 1
 
 
 def _limit(reason: str, error: str) -> TurnOver:
     return TurnOver(status="failed", reason=reason, errors=(error,))
 
 
-def _new_id(prefix: str) -> str:
-    return prefix + uuid.uuid4().hex[:24]
-
-
 def _flat(content: Any) -> str:
-    if isinstance(content, list):
-        return " ".join(str(block.get("text", "")) for block in content if isinstance(block, dict))
-    return str(content)
+    return " ".join(str(block.get("text", "")) for block in content) if isinstance(content, list) else str(content)

@@ -5,14 +5,17 @@ A tool returns its result for the model and its structured result. Cancelling a 
 
 import asyncio
 import contextlib
-import difflib
 import os
 import signal
+import uuid
 from asyncio.subprocess import DEVNULL, PIPE
-from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from fairlead.model.ids import SubagentId
 from fairlead.model.tools import EditArguments, Tool, ToolCatalogue
 
 Record = dict[str, Any]
@@ -46,6 +49,15 @@ OUTPUT_LIMIT = 30_000
 
 Outcome = tuple[Any, Any]
 """The result for the model, and the tool's own structure."""
+
+
+class ToolRun(msgspec.Struct, frozen=True):
+    """A call that a thread makes. `subagent` is the thread's, if it is not the main one."""
+
+    call: str
+    name: str
+    input: Record
+    subagent: SubagentId | None
 
 
 class ToolFailed(Exception):
@@ -155,7 +167,7 @@ def _content(path: Path, cwd: str, errors: str = "replace") -> str:
 
 
 class Checkpoints:
-    """The files that Write and Edit changed in this process, as they were before, for `rewind_files`."""
+    """The files that Write and Edit changed in this process, as they were before, for `rewind`."""
 
     def __init__(self) -> None:
         self._prompts: dict[str, int] = {}
@@ -163,38 +175,43 @@ class Checkpoints:
         self._changes: list[tuple[Path, bytes | None]] = []
         """Each file with its content before the change; None if there was no such file."""
 
-    def add_prompt(self, uuid: str) -> None:
-        self._prompts[uuid] = len(self._changes)
+    def add_prompt(self, message: str) -> None:
+        self._prompts[message] = len(self._changes)
 
     def add_change(self, path: Path) -> None:
-        self._changes.append((path, path.read_bytes() if path.is_file() else None))
+        self._changes.append((path, _bytes(path)))
 
-    def rewind(self, uuid: str, *, dry_run: bool) -> Record:
+    def rewind(self, message: str, *, dry_run: bool) -> Record:
         """Restore the files to their state when this prompt came; a dry run only reports what would change.
 
         Raises LookupError or OSError."""
-        if uuid not in self._prompts:
+        if message not in self._prompts:
             raise LookupError("No file checkpoint found for this message.")
         # The first state that was stored since the prompt is the state at the prompt.
-        states = dict(reversed(self._changes[self._prompts[uuid] :]))
-        if dry_run:
-            return {"canRewind": True, **_differences(states)}
-        for path, content in states.items():
+        states = dict(reversed(self._changes[self._prompts[message] :]))
+        changed = {path: content for path, content in states.items() if _bytes(path) != content}
+        for path, content in changed.items() if not dry_run else ():
             if content is None:
                 path.unlink(missing_ok=True)
             else:
                 path.write_bytes(content)
-        return {"canRewind": True}
+        return {"canRewind": True, "filesChanged": [str(path) for path in changed]}
 
 
-def _differences(states: dict[Path, bytes | None]) -> Record:
-    """The files that are not in these states, and the numbers of lines that would be added and removed."""
-    signs: Counter[str] = Counter()
-    changed: list[str] = []
-    for path, content in states.items():
-        now = path.read_bytes() if path.is_file() else b""
-        if now != (content or b""):
-            changed.append(str(path))
-            before, after = (data.decode("utf-8", "replace").splitlines() for data in (now, content or b""))
-            signs.update(line[0] for line in difflib.ndiff(before, after))
-    return {"filesChanged": changed, "insertions": signs["+"], "deletions": signs["-"]}
+def _bytes(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def new_id(prefix: str) -> str:
+    return prefix + uuid.uuid4().hex[:24]
+
+
+SIMPLE: dict[str, Callable[[Record, str], Outcome]] = {
+    "Read": read,
+    "Write": write,
+    "Edit": edit,
+    "Glob": glob,
+    "TodoWrite": lambda given, _: ("The todos have been changed.", {"newTodos": given.get("todos") or []}),
+    "StructuredOutput": lambda given, _: ("Structured output provided successfully", given),
+}
+"""The tools that need nothing but their arguments and the session's folder."""

@@ -1,8 +1,8 @@
 """The demo agent's wire, one JSON object per line. Pure.
 
-A line of the process is an event of the model, which the gateway logs as it is but for the turn, or one of the messages
-below. The events of a process are numbered by their ids, so that the same lines, read again from the agent's own file,
-are recognised.
+A line of the process is an event of the model, which the gateway logs as it is but for the turn. Everything else, in
+either direction, is a `DemoMessage`. The events of a process are numbered by their ids, so that the same events, read
+again from the agent's own file, are recognised.
 """
 
 from typing import Any
@@ -13,130 +13,31 @@ from fairlead.model.events import Event
 from fairlead.model.ids import EventId, event_id
 
 
-class DemoMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
-    """A message; its `type` is its tag."""
+class DemoMessage(msgspec.Struct, frozen=True, tag_field="type", tag="demo", omit_defaults=True):
+    """`do` says what to do with `data`; `answer` is the answer to the message with the same id.
 
+    The gateway sends: open (a `Launch`), prompt (message, content), interrupt, decide (a `Decision`), set_mode,
+    set_model, rewind (message, dry_run), stop_task. The process sends: check (a `ToolCheck`), mcp (server, message),
+    withdraw (a request's id)."""
 
-# --- from the gateway -------------------------------------------------------------------------------------------
-
-
-class OpenSession(DemoMessage, frozen=True, kw_only=True, tag="open"):
-    """Begin a session, or continue one: `resume` is its id, `at` the last event to keep, `fork` continues in a copy."""
-
-    id: str
-    session: str
-    resume: str = ""
-    fork: bool = False
-    at: str = ""
-    model: str = ""
-    mode: str = "default"
-    directories: tuple[str, ...] = ()
-    mcp: tuple[str, ...] = ()
-    structured: bool = False
-    max_turns: int | None = None
-    max_budget_usd: float | None = None
-
-
-class SendPrompt(DemoMessage, frozen=True, kw_only=True, tag="prompt"):
-    message: str
-    content: list[Any]
-
-
-class InterruptTurn(DemoMessage, frozen=True, kw_only=True, tag="interrupt"):
-    pass
-
-
-class DecideRequest(DemoMessage, frozen=True, kw_only=True, tag="decide"):
-    """The decision about a request for permission, a question or a plan."""
-
-    request: str
-    allow: bool
-    message: str = ""
-    input: dict[str, Any] | None = None
-    interrupt: bool = False
-
-
-class SetMode(DemoMessage, frozen=True, kw_only=True, tag="set_mode"):
-    id: str
-    mode: str
-
-
-class SetModel(DemoMessage, frozen=True, kw_only=True, tag="set_model"):
-    id: str
-    model: str
-
-
-class RewindFiles(DemoMessage, frozen=True, kw_only=True, tag="rewind"):
-    id: str
-    message: str
-    dry_run: bool = False
-
-
-class StopTask(DemoMessage, frozen=True, kw_only=True, tag="stop_task"):
-    id: str
-    task: str
-
-
-# --- from either side -------------------------------------------------------------------------------------------
-
-
-class DemoAnswer(DemoMessage, frozen=True, kw_only=True, tag="answer"):
-    """The answer to the message with this id."""
-
-    id: str
-    result: Any = None
+    do: str
+    id: str = ""
+    data: Any = None
     error: str = ""
 
 
-# --- from the process -------------------------------------------------------------------------------------------
+_decoder: msgspec.json.Decoder[Event | DemoMessage] = msgspec.json.Decoder(Event | DemoMessage)
+_encoder = msgspec.json.Encoder()
 
 
-class CheckCall(DemoMessage, frozen=True, kw_only=True, tag="check"):
-    """Ask for the policy's verdict on a call."""
-
-    id: str
-    call: str
-    tool: str
-    input: dict[str, Any]
-    mode: str
+def encode(line: Event | DemoMessage) -> bytes:
+    return _encoder.encode(line)
 
 
-class McpCall(DemoMessage, frozen=True, kw_only=True, tag="mcp"):
-    """A message to an MCP server inside the gateway."""
-
-    id: str
-    server: str
-    message: dict[str, Any]
-
-
-class WithdrawRequest(DemoMessage, frozen=True, kw_only=True, tag="withdraw"):
-    request: str
-
-
-FromGateway = (
-    OpenSession | SendPrompt | InterruptTurn | DecideRequest | SetMode | SetModel | RewindFiles | StopTask | DemoAnswer
-)
-FromProcess = DemoAnswer | CheckCall | McpCall | WithdrawRequest
-
-_from_gateway: msgspec.json.Decoder[FromGateway] = msgspec.json.Decoder(FromGateway)
-_from_process: msgspec.json.Decoder[Event | FromProcess] = msgspec.json.Decoder(Event | FromProcess)
-
-
-def encode(message: DemoMessage) -> bytes:
-    return msgspec.json.encode(message)
-
-
-def decode_ours(raw: bytes) -> FromGateway | None:
+def decode(raw: bytes) -> Event | DemoMessage | None:
+    """A line of either side; None if it is neither an event nor a message."""
     try:
-        return _from_gateway.decode(raw)
-    except msgspec.DecodeError:
-        return None
-
-
-def decode(raw: bytes) -> Event | FromProcess | None:
-    """A line of the process; None if it is neither an event nor a message that we know."""
-    try:
-        return _from_process.decode(raw)
+        return _decoder.decode(raw)
     except msgspec.DecodeError:
         return None
 
