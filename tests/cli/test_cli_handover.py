@@ -25,7 +25,7 @@ def test_hand_over_waits_prints_the_reasons_and_is_withdrawn(fairlead: Fairlead,
 def test_failed_start_is_reported_and_the_session_continues(fairlead: Fairlead, gateway: CliGateway) -> None:
     session = waiting(fairlead, gateway)
     ran = fairlead("hand-over", session, "dial-in", "--now")
-    assert ran.code != 0 and "does not dial in" in ran.err
+    assert ran.code != 0 and "runs on stdio only" in ran.err
     assert "stays on stdio, the hand-over failed" in fairlead("logs", session).out
     assert fairlead("run", "SCRIPT:text after", "--session", session).code == 0
     there = fairlead("hand-over", session, "stdio")

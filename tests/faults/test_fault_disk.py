@@ -132,7 +132,7 @@ async def test_no_gateway_starts_on_a_full_disk(tmp_path: Path) -> None:
 def on(disk: SmallDisk, folder: Path) -> GatewayProcess:
     """A gateway whose data folder is that disk, and the agents' own files elsewhere."""
     program = folder / "claude"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fairlead.agents.demo "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fairlead_testing.standin_cli "$@"\n')
     program.chmod(0o755)
     home = folder / "agents-home"
     home.mkdir()

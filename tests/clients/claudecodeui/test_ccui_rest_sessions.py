@@ -180,7 +180,7 @@ async def test_token_usage_equals_the_last_status(signed: SignedGateway) -> None
 @pytest.mark.rules("S003-030")
 async def test_a_session_of_another_program_works_like_any_other(tmp_path: Path) -> None:
     program = tmp_path / "claude"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fairlead.agents.demo "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fairlead_testing.standin_cli "$@"\n')
     program.chmod(0o755)
     given = {"agent": "claude", "claude": str(program)}
     async with signed_gateway(tmp_path, **given) as another:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from fairlead.agents.demo.wire import decode
+from fairlead.agents.demo.wire import decode, number_of
 from fairlead.model import events as ev
 
 
@@ -21,6 +21,13 @@ def events_in(path: Path) -> Iterator[tuple[bytes, ev.Event]]:
         event = decode(line)
         if isinstance(event, ev.EventBase):
             yield line, event
+
+
+def last_lines(path: Path) -> list[bytes]:
+    """The lines of the last process that wrote to a file; none if there is no file."""
+    found = list(events_in(path)) if path.exists() else []
+    last = number_of(found[-1][1].id)[0] if found else ""
+    return [line for line, event in found if number_of(event.id)[0] == last]
 
 
 def load(path: Path, at: str) -> tuple[list[bytes], int]:

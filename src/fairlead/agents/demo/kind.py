@@ -10,7 +10,7 @@ import msgspec
 
 from fairlead.agents.context import AgentContext
 from fairlead.agents.demo.driver import DemoProcess
-from fairlead.agents.demo.history import events_in, file_of
+from fairlead.agents.demo.history import file_of, last_lines
 from fairlead.agents.demo.interpreter import DemoInterpreter
 from fairlead.agents.demo.tools import CATALOGUE
 from fairlead.agents.demo.wire import DemoMessage, encode
@@ -65,8 +65,9 @@ class DemoKind(StdioKind):
         while is_alive(child.pid, child.started):
             await self._clock.sleep(POLL_SECONDS)
         path = file_of(child.home, child.agent_session or child.session)
-        lines = await asyncio.to_thread(lambda: [line for line, _ in events_in(path)] if path.exists() else [])
-        await sink.records([Record(line, "transcript") for line in lines])
+        lines = await asyncio.to_thread(last_lines, path)
+        if lines:
+            await sink.records([Record(line, "transcript") for line in lines])
         await sink.exited(Exit())
 
     async def forget(self, agent_session: str, cwd: str) -> None:
