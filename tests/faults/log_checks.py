@@ -140,36 +140,30 @@ def ends(stored: Sequence[Line]) -> dict[str, Line]:
     return {turns[line["turn"]]: line for line in stored if line["type"] == "turn.ended" and line["turn"] in turns}
 
 
-def check_truth(end: Line, transcript: Sequence[Line], message: str) -> None:
-    """A turn completed if the agent's transcript has its final answer; otherwise it failed because the gateway was
-    gone.
-    """
-    answered = final_answer(transcript, message)
+def check_truth(end: Line, history: Sequence[Line], message: str) -> None:
+    """A turn completed if the agent's own file has its end; otherwise it failed because the gateway was gone."""
+    answered = final_answer(history, message)
     if end["status"] == "completed":
         assert answered is not None, f"completed, but the agent wrote no answer: {end}"
-        assert end.get("text", "") in ("", answered), f"not what the agent said: {end}"
+        assert end.get("text", "") == answered, f"not what the agent said: {end}"
     else:
         assert (end["status"], end["reason"]) == ("failed", "gateway lost"), end
         assert answered is None, f"failed, but the agent answered {answered!r}"
 
 
-def final_answer(transcript: Sequence[Line], prompt: str) -> str | None:
-    """The agent's final answer to a prompt in its transcript; None if there is none."""
-    answer: str | None = None
-    after = False
-    for row in transcript:
-        if row.get("type") == "user" and not row.get("toolUseResult") and not row.get("isSidechain"):
-            after = row.get("uuid") == prompt
-        elif after and row.get("type") == "assistant" and not row.get("isSidechain"):
-            message = row["message"]
-            texts = [block["text"] for block in message["content"] if block["type"] == "text"]
-            if message.get("stop_reason") == "end_turn" and texts:
-                answer = "".join(texts)
-    return answer
+def final_answer(history: Sequence[Line], prompt: str) -> str | None:
+    """The agent's final answer to a prompt in its own file; None if there is none."""
+    asked = False
+    for event in history:
+        if is_prompt(event):
+            asked = event["message"] == prompt
+        elif asked and event["type"] == "turn.ended" and event["status"] == "completed":
+            return str(event.get("text", ""))
+    return None
 
 
-def read_transcript(text: str) -> list[Line]:
-    """The rows of an agent's own file; a line that a crash truncated is skipped."""
+def read_history(text: str) -> list[Line]:
+    """The events in the demo agent's own file; a line that a crash truncated is skipped."""
     rows = []
     for line in text.splitlines():
         try:

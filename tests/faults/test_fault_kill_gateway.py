@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from faults.gateway_process import GatewayProcess
-from faults.log_checks import ASKING, Line, SentEvents, check_log, check_truth, ends, is_prompt, read_transcript
+from faults.log_checks import ASKING, Line, SentEvents, check_log, check_truth, ends, is_prompt, read_history
 from faults.native_client import Hangup, NativeClient, folded
 from patience import PATIENCE
 
@@ -133,16 +133,16 @@ class Trial:
         assert self.stays.folded() == whole, "who stayed"
         assert self.comes_and_goes.folded() == whole, "who came and went"
         assert {line["message"] for line in stored if is_prompt(line)} == self.wanted.keys()
-        transcript = self._transcript()
+        history = self._history()
         for message, end in ends(stored).items():
             if end["status"] != "cancelled":
-                check_truth(end, transcript, message)
+                check_truth(end, history, message)
         await self.stays.go()
         await self.comes_and_goes.go()
 
-    def _transcript(self) -> list[Line]:
-        (file,) = (self.gateway.data / "demo-home").glob(f".claude/projects/*/{self.session}.jsonl")
-        return read_transcript(file.read_text())
+    def _history(self) -> list[Line]:
+        file = self.gateway.data / "demo-home" / "sessions" / f"{self.session}.jsonl"
+        return read_history(file.read_text())
 
 
 async def kill_often(folder: Path, rng: random.Random, times: int, per_session: int) -> None:
