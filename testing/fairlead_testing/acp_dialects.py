@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fairlead.agents.demo.scripts import ApiError, ScriptText, SlowText, ToolUse, chunks
+from fairlead.agents.scripts import ApiError, ScriptText, SlowText, ToolUse, chunks
 from fairlead_testing.acp_scripts import FREE_TEXT, AcpBlock, Said
 from fairlead_testing.model_messages import new_id
 from fairlead_testing.model_stream import Piece

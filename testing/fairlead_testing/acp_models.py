@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from fairlead.agents.demo.scripts import ApiError, ScriptText
+from fairlead.agents.scripts import ApiError, ScriptText
 from fairlead_testing.acp_dialects import Asked, Chat, Dialect, Gemini, Responses
 from fairlead_testing.acp_scripts import AcpBlock, agent_of, read_prompt, respond
 from fairlead_testing.model_server import EventStream, LoopbackServer

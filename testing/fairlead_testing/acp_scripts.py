@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fairlead.agents.demo.scripts import ApiError, Call, ScriptText, SlowText, ToolResult, ToolUse, parse
+from fairlead.agents.scripts import ApiError, Call, ScriptText, SlowText, ToolResult, ToolUse, parse
 
 ARGUMENT = "$ARGUMENT"
 """Stands for the script's argument in the texts of a tool's input."""

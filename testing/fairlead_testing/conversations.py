@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairlead.agents.claude.interpreter.user_text import tag
-from fairlead.agents.demo.scripts import MARKER, Call, ToolResult, parse
+from fairlead.agents.scripts import MARKER, Call, ToolResult, parse
 
 _NOTIFICATION = "<task-notification>"
 STEERED = "The user sent a new message while you were working:"

@@ -1,6 +1,6 @@
 """A scripted Messages API: the real Claude CLI runs on it offline, and tests see what was sent to the model.
 
-The prompt selects the model's answer (`SCRIPT:<name> [argument]`, fairlead.agents.demo.scripts); this module only
+The prompt selects the model's answer (`SCRIPT:<name> [argument]`, fairlead.agents.scripts); this module only
 implements HTTP. It binds to loopback and needs no key and no pytest:
 
     async with ScriptedModel() as model:
@@ -30,7 +30,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from fairlead.agents.demo.scripts import ApiError, Block, Call, ScriptText, ToolUse, respond
+from fairlead.agents.scripts import ApiError, Block, Call, ScriptText, ToolUse, respond
 from fairlead_testing.conversations import read_conversation
 from fairlead_testing.model_messages import new_id
 from fairlead_testing.model_server import EventStream, LoopbackServer

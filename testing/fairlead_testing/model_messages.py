@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.agents.demo.scripts import ContentBlock, ScriptText, SlowText, ToolUse, chunks
+from fairlead.agents.scripts import ContentBlock, ScriptText, SlowText, ToolUse, chunks
 
 Record = dict[str, Any]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairlead.agents.demo.scripts import Block, ContentBlock, Fault, ToolUse
+from fairlead.agents.scripts import Block, ContentBlock, Fault, ToolUse
 from fairlead_testing.model_messages import FINISHED, complete, message, new_id, stream_block
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from e2e.gateway_harness import GatewayHarness, Line, open_gateway, settings
 from e2e.harness import on_versions
-from fairlead.agents.demo.scripts import ToolUse
+from fairlead.agents.scripts import ToolUse
 from fairlead_testing.model_api import CALLS, ScriptedModel
 from sessions.policy.canary import CANARY, RULES, Case, World, build, corpus
 

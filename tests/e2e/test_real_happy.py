@@ -14,7 +14,7 @@ from clients.happy.envelopes import assert_balanced, real_schema
 from e2e.gateway_harness import GatewayHarness, open_gateway, settings
 from e2e.harness import on_versions
 from e2e.test_real_transcripts import WHOLE
-from fairlead.agents.demo.scripts import ScriptText, ToolUse
+from fairlead.agents.scripts import ScriptText, ToolUse
 from fairlead_testing.happy_client import HappyClient
 from fairlead_testing.model_api import ANSWERS, ScriptedModel
 from fairlead_testing.mylifedb_client import MyLifeDbClient

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from fairlead.agents.demo.scripts import ScriptText, ToolUse
+from fairlead.agents.scripts import ScriptText, ToolUse
 from fairlead_testing.model_api import ANSWERS, ModelRequest, ScriptedModel
 from local_http import local_client
 from patience import PATIENCE

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-from fairlead.agents.line_driver import LineDriver
+from fairlead.agents.line_driver import LineDriver, OpenRequests
 from fairlead.agents.links import Link
 from fairlead.agents.links.framing import OversizeSpill
 from fairlead.model.agents import AgentSink, Decision, Launch, PermissionRequest, Record
-from fairlead.model.errors import Stale
 from fairlead.model.ids import CallId, RequestId
 from fairlead.system.clock import Clock
 from runbook import wire
@@ -17,28 +16,12 @@ START_SECONDS: Final = 30.0
 HELLO: Final = "hello"
 
 
-class _OpenCommands:
-    """The command that waits for a decision, if any."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self.waiting = ""
-
-    async def answer(self, request: RequestId, decision: Decision) -> None:
-        if request != self.waiting:
-            raise Stale("The agent does not wait for this answer any more.", request=request)
-        self.waiting = ""
-        allow = decision.behavior == "allow"
-        message = wire.Permit(id=request, allow=allow, reason=decision.message)
-        await self._link.send(wire.encode(wire.Cancel() if decision.interrupt else message) + b"\n")
-
-
 class RunbookAgent(LineDriver):
     """Implements `model.agents.Agent`."""
 
     def __init__(self, link: Link, sink: AgentSink, clock: Clock, name: str, spill: OversizeSpill | None) -> None:
         super().__init__(link, sink, clock, name, spill)
-        self._permissions = self._open = _OpenCommands(link)
+        self._permissions = self._open = OpenRequests(self._decide)
         self.version = ""
 
     async def start(self, launch: Launch) -> None:
@@ -56,14 +39,18 @@ class RunbookAgent(LineDriver):
             if isinstance(message, wire.Hello) and HELLO in self._waiting:
                 self._settle(HELLO, message.version)
             elif isinstance(message, wire.Command):
-                self._open.waiting = message.id
+                self._open.add(message.id)
                 request, given = RequestId(message.id), {"command": message.command}
                 ask = PermissionRequest(request, CallId(message.id), TOOL, given)
                 self._tasks.spawn(self._sink.permission_requested(ask))
+
+    async def _decide(self, request: RequestId, decision: Decision) -> None:
+        permit = wire.Permit(id=request, allow=decision.behavior == "allow", reason=decision.message)
+        await self._link.send(wire.encode(wire.Cancel() if decision.interrupt else permit) + b"\n")
 
     async def write(self, record: Record) -> None:
         await self._link.send(record.raw + b"\n")
 
     async def interrupt(self) -> None:
-        self._open.waiting = ""
+        self._open.clear()
         await self._link.send(wire.encode(wire.Cancel()) + b"\n")

@@ -4,16 +4,16 @@ import asyncio
 import contextlib
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from fairlead.agents.driver import AgentDriver, background_tasks, explain_start
 from fairlead.agents.links import Link
 from fairlead.agents.links.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
-from fairlead.model.agents import AgentSink, Exit
+from fairlead.model.agents import AgentSink, Decision, Exit
 from fairlead.model.commands import Settings
-from fairlead.model.errors import AgentFailed, AgentNotRunning, AgentRefused, AgentTimeout, BadMode
-from fairlead.model.ids import MessageId
+from fairlead.model.errors import AgentFailed, AgentNotRunning, AgentRefused, AgentTimeout, BadMode, Stale
+from fairlead.model.ids import MessageId, RequestId
 from fairlead.model.policy import PermissionMode
 from fairlead.system.clock import Clock, within
 
@@ -28,6 +28,20 @@ POLICY_MODES: Final = (
     PermissionMode.BYPASS_PERMISSIONS,
 )
 """The modes that the gateway's policy implements, for an agent that always asks."""
+
+
+class OpenRequests(set[str]):
+    """The agent's requests that wait for a decision, for an agent that names them itself."""
+
+    def __init__(self, decide: Callable[[RequestId, Decision], Awaitable[None]]) -> None:
+        super().__init__()
+        self._decide = decide
+
+    async def answer(self, request: RequestId, decision: Decision) -> None:
+        if request not in self:
+            raise Stale("The agent does not wait for this answer any more.", request=request)
+        self.discard(request)
+        await self._decide(request, decision)
 
 
 class LineDriver(AgentDriver):

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.demo import tools
-from fairlead.agents.demo.scripts import ApiError, Block, ContentBlock, Fault, respond
+from fairlead.agents.scripts import ApiError, Block, ContentBlock, Fault, respond
 from fairlead.agents.demo.tools import Outcome, ToolFailed
 from fairlead_testing.conversations import STEERED, read_conversation
 from fairlead_testing.model_messages import FINISHED, Record, complete, message, new_id, stream_block

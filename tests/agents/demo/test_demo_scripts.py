@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.agents.demo.scripts import (
+from fairlead.agents.scripts import (
     ApiError,
     Block,
     Call,

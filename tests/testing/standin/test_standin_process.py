@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.agents.demo.scripts import catalogue
+from fairlead.agents.scripts import catalogue
 from patience import PATIENCE
 from testing.standin.standin_host import Record, allow, deny, standin
 
@@ -507,7 +507,7 @@ def test_an_unknown_flag_is_an_error() -> None:
 
 def test_the_demo_agent_starts_without_the_libraries_of_the_server() -> None:
     code = (
-        "import sys, fairlead_testing.standin_cli.agent, fairlead.agents.demo.scripts;"
+        "import sys, fairlead_testing.standin_cli.agent, fairlead.agents.scripts;"
         "print([m for m in ('starlette', 'uvicorn', 'typer', 'httpx2', 'rich') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)

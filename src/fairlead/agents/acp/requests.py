@@ -6,8 +6,9 @@ from typing import Any, Final
 from fairlead.agents.acp import wire
 from fairlead.agents.acp.interpreter.calls import merged_fields, request_id
 from fairlead.agents.acp.questions import form_content
-from fairlead.agents.acp.tools import QUESTION, map_call
+from fairlead.agents.acp.tools import map_call
 from fairlead.agents.acp.wire import as_dict, as_dicts, as_text
+from fairlead.agents.common_tools import QUESTION
 from fairlead.model.agents import AgentSink, Decision, PermissionRequest, ToolCheck
 from fairlead.model.errors import Stale
 from fairlead.model.formats.bounded_tables import put

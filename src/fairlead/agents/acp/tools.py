@@ -12,22 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.acp.wire import as_dict, as_dicts, as_text
-from fairlead.model.tools import EditArguments, Tool, ToolCatalogue
-
-QUESTION: Final = "AskUserQuestion"
-TODOS: Final = "TodoWrite"
+from fairlead.agents.common_tools import COMMON_TOOLS, QUESTION, TODOS
+from fairlead.model.tools import ToolCatalogue
 
 CATALOGUE: Final = ToolCatalogue(
-    tools={
-        "Bash": Tool(effect="shell", argument="command"),
-        "Read": Tool(effect="read", argument="file_path"),
-        "Write": Tool(effect="edit", argument="file_path", edit=EditArguments(whole="content")),
-        "Edit": Tool(effect="edit", argument="file_path", edit=EditArguments(old="old_string", new="new_string")),
-        "Grep": Tool(effect="search", argument="path"),
-        "WebFetch": Tool(effect="fetch", argument="url"),
-        QUESTION: Tool(effect="question"),
-        TODOS: Tool(effect="harmless", coordinates=True),
-    },
+    tools={name: COMMON_TOOLS[name] for name in ("Bash", "Read", "Write", "Edit", "Grep", "WebFetch", QUESTION, TODOS)},
     prose=frozenset({"content", "old_string", "new_string", "diff", "todos", "questions", "answers", "description"}),
 )
 

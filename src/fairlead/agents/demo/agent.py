@@ -15,11 +15,10 @@ import msgspec
 
 from fairlead.agents.demo import tools
 from fairlead.agents.demo.execution import Executor
-from fairlead.agents.demo.history import CannotStart, file_of, load
+from fairlead.agents.demo.history import file_of, load
 from fairlead.agents.demo.host import Host
-from fairlead.agents.demo.permissions import Stopped
 from fairlead.agents.demo.session import MODELS, DemoSession
-from fairlead.agents.demo.thread import Thread, TurnOver
+from fairlead.agents.demo.thread import Stopped, Thread, TurnOver
 from fairlead.agents.demo.tools import Record
 from fairlead.agents.demo.wire import DemoMessage
 from fairlead.model import events as ev
@@ -51,22 +50,19 @@ class DemoAgent:
     def __init__(self) -> None:
         self._waiting: list[Prompt] = []
         self._stirred = asyncio.Event()
-        self._ended = False
-        self._turn: asyncio.Task[Record] | None = None
+        self._turn: asyncio.Task[str] | None = None
         self._seen: set[str] = set()
         self._session: DemoSession | None = None
         self._host = Host(self._take)
 
     async def run(self) -> int:
-        listening = asyncio.create_task(self._host.listen())
-        listening.add_done_callback(lambda _: self._end())
+        self._listening = asyncio.create_task(self._host.listen())
+        self._listening.add_done_callback(lambda _: self._stirred.set())
         failed = False
         while prompts := await self._next():
             failed = await self._answer(prompts)
         self._host.flush()
         return 1 if failed else 0
-
-    # -- input from the gateway
 
     def _take(self, message: DemoMessage) -> None:
         match message.do:
@@ -88,17 +84,17 @@ class DemoAgent:
         """Start a session, or continue one: a fork copies the file under its own id, a resume uses the same file."""
         home = os.environ["HOME"]
         name = launch.resume if launch.resume and not launch.fork else launch.session
-        path, messages = file_of(home, name), 0
+        path, seen = file_of(home, name), 0
         try:
             if launch.resume:
-                lines, messages = load(file_of(home, launch.resume), launch.resume_at)
+                lines, seen = load(file_of(home, launch.resume), launch.resume_at)
                 if launch.fork and not path.exists():
                     path.write_bytes(b"".join(line + b"\n" for line in lines))
-        except (CannotStart, OSError) as error:
+        except (LookupError, OSError) as error:
             self._host.send(DemoMessage("answer", request, error=str(error)))
             return
-        self._host.keep(path)
-        self._session = session = DemoSession(name, os.getcwd(), self._host, launch, messages)
+        self._host.keep(path, seen)
+        self._session = session = DemoSession(name, os.getcwd(), self._host, launch)
         self._executor = Executor(session, lambda text: self._enqueue(Prompt("", [{"type": "text", "text": text}])))
 
         async def join() -> None:
@@ -114,16 +110,10 @@ class DemoAgent:
             self._waiting.append(prompt)
             self._stirred.set()
 
-    def _end(self) -> None:
-        self._ended = True
-        self._stirred.set()
-
-    # -- turns
-
     async def _next(self) -> list[Prompt]:
         """The prompts of the next turn; none if no more will come."""
         while not self._waiting:
-            if self._ended and not (self._session and self._session.tasks):
+            if self._listening.done() and not (self._session and self._session.tasks):
                 return []
             self._stirred.clear()
             await self._stirred.wait()  # also the end of a task sets it, by its notification
@@ -151,9 +141,11 @@ class DemoAgent:
             _compact(session)
             ending: Record = {"status": "completed"}
         else:
-            self._turn = asyncio.create_task(_work(thread, "\n".join(prompt.text for prompt in prompts)))
+            self._turn = asyncio.create_task(thread.run("\n".join(prompt.text for prompt in prompts)))
             try:
-                ending = await self._turn
+                ending = {"status": "completed", "text": await self._turn}
+            except TurnOver as over:
+                ending = over.ending
             except (asyncio.CancelledError, Stopped):
                 ending = {"status": "cancelled", "reason": "interrupted"}
             self._turn = None
@@ -161,14 +153,6 @@ class DemoAgent:
         used = {"duration_ms": elapsed, "api_ms": elapsed if thread.calls else 0, "model_turns": thread.calls}
         self._host.emit(ev.TurnEnded, **session.take_usage(), **ending, **used)
         return bool(ending["status"] == "failed")
-
-
-async def _work(thread: Thread, prompt: str) -> Record:
-    """Do everything that an interrupt may stop; return how it ended."""
-    try:
-        return {"status": "completed", "text": await thread.run(prompt)}
-    except TurnOver as over:
-        return over.ending
 
 
 def _changed(session: DemoSession, message: DemoMessage) -> DemoMessage:
@@ -192,8 +176,8 @@ def _changed(session: DemoSession, message: DemoMessage) -> DemoMessage:
 def _compact(session: DemoSession) -> None:
     """`/compact`: the conversation becomes its summary."""
     emit = session.host.emit
-    summary = f"This session continues an earlier conversation of {session.messages} messages."
-    session.messages = 1
+    summary = f"This session continues an earlier conversation of {session.host.seen} messages."
+    session.host.seen = 0
     emit(ev.Compaction, phase="started")
     emit(ev.Compaction, phase="ended")
     emit(ev.Compaction, phase="boundary", trigger="manual", pre_tokens=61)
@@ -209,8 +193,4 @@ def run_agent() -> int:
 
     # Not through the event loop: a SIGTERM must work while a write waits for a slow gateway.
     signal.signal(signal.SIGTERM, terminate)
-
-    async def live() -> int:
-        return await DemoAgent().run()  # it needs a running event loop
-
-    return asyncio.run(live())
+    return asyncio.run(DemoAgent().run())

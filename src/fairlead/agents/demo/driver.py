@@ -7,32 +7,18 @@ import msgspec
 
 from fairlead.agents.demo.session import VERSION
 from fairlead.agents.demo.wire import DemoMessage, decode, encode
-from fairlead.agents.line_driver import LineDriver
+from fairlead.agents.line_driver import LineDriver, OpenRequests
 from fairlead.agents.links import Link
 from fairlead.agents.links.framing import OversizeSpill
 from fairlead.model import events as ev
 from fairlead.model.agents import AgentSink, Decision, Launch, PermissionRequest, Record, ToolCheck
 from fairlead.model.commands import Settings
-from fairlead.model.errors import AgentRefused, HistoryMissing, Stale
+from fairlead.model.errors import AgentRefused, HistoryMissing
 from fairlead.model.ids import MessageId, RequestId
 from fairlead.system.clock import Clock
 
 START_SECONDS: Final = 60.0
 REQUEST_SECONDS: Final = 30.0
-
-
-class _OpenRequests(set[str]):
-    """The requests that wait for a decision."""
-
-    def __init__(self, driver: "DemoProcess") -> None:
-        super().__init__()
-        self._driver = driver
-
-    async def answer(self, request: RequestId, decision: Decision) -> None:
-        if request not in self:
-            raise Stale("The agent does not wait for this answer any more.", request=request)
-        self.discard(request)
-        await self._driver.send(DemoMessage("decide", request, decision))
 
 
 class DemoProcess(LineDriver):
@@ -42,7 +28,7 @@ class DemoProcess(LineDriver):
 
     def __init__(self, link: Link, sink: AgentSink, clock: Clock, name: str, spill: OversizeSpill | None) -> None:
         super().__init__(link, sink, clock, name, spill)
-        self._permissions = self._open = _OpenRequests(self)
+        self._permissions = self._open = OpenRequests(self._decide)
 
     async def start(self, launch: Launch) -> None:
         """Raises AgentNotRunning, HistoryMissing."""
@@ -54,14 +40,15 @@ class DemoProcess(LineDriver):
         except AgentRefused as refused:
             raise HistoryMissing(refused.message) from refused
 
-    async def send(self, message: DemoMessage) -> None:
+    async def _decide(self, request: RequestId, decision: Decision) -> None:
+        await self._send(DemoMessage("decide", request, decision))
+
+    async def _send(self, message: DemoMessage) -> None:
         await self._link.send(encode(message) + b"\n")
 
     async def _request(self, do: str, data: Any, seconds: float = REQUEST_SECONDS) -> Any:
         number = self._next_request()
         return await self._await_answer(number, encode(DemoMessage(do, number, data)) + b"\n", seconds, do)
-
-    # --- the agent's output
 
     async def _handle(self, lines: Sequence[bytes]) -> None:
         found = [(line, decode(line)) for line in lines]
@@ -92,17 +79,15 @@ class DemoProcess(LineDriver):
             else:
                 result = await self._sink.mcp(asked.data["server"], asked.data["message"])
         except Exception as error:
-            await self.send(DemoMessage("answer", asked.id, error=str(error) or "the gateway failed"))
+            await self._send(DemoMessage("answer", asked.id, error=str(error) or "the gateway failed"))
             raise
-        await self.send(DemoMessage("answer", asked.id, result))
-
-    # --- the agent's input
+        await self._send(DemoMessage("answer", asked.id, result))
 
     async def write(self, record: Record) -> None:
         await self._link.send(record.raw + b"\n")
 
     async def interrupt(self) -> None:
-        await self.send(DemoMessage("interrupt"))
+        await self._send(DemoMessage("interrupt"))
 
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
         if subtype == "stop_task":

@@ -3,23 +3,17 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+from fairlead.agents.common_tools import PLAN, QUESTION
 from fairlead.agents.demo import tools
-from fairlead.agents.demo.host import HostFailed
-from fairlead.agents.demo.permissions import Stopped
 from fairlead.agents.demo.session import DemoSession
-from fairlead.agents.demo.thread import Thread, TurnOver
-from fairlead.agents.demo.tools import PLAN, QUESTION, Outcome, Record, ToolFailed, ToolRun, new_id
+from fairlead.agents.demo.thread import Stopped, Thread, TurnOver
+from fairlead.agents.demo.tools import Outcome, Record, ToolFailed, ToolRun, new_id
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, subagent_id
-
-_PROGRESS_SECONDS = 1.0
-"""How often a running command reports its progress."""
-
-Report = Callable[[str, str], None]
-"""Emits the end of a background task: its status and a summary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +47,13 @@ class Executor:
             case name if name in tools.SIMPLE:
                 return tools.SIMPLE[name](arguments, session.cwd)
             case name if name in session.mcp.tools:
-                return await self._mcp(name, arguments)
+                return await session.mcp.call(run.name, arguments)
         raise ToolFailed(f"There is no tool {run.name}.")
-
-    async def _mcp(self, name: str, arguments: Record) -> Outcome:
-        try:
-            result = await self.session.mcp.call(name, arguments)
-        except HostFailed as error:
-            raise ToolFailed(f"The MCP server failed: {error}") from None
-        content = result.get("content") or []
-        if result.get("isError"):
-            raise ToolFailed(" ".join(str(block.get("text", "")) for block in content))
-        return content, content
 
     async def _report_progress(self, run: ToolRun) -> None:
         about: dict[str, Any] = {"call": CallId(run.call), "name": run.name, "subagent": run.subagent}
-        elapsed = 0.0
-        while True:
-            await asyncio.sleep(_PROGRESS_SECONDS)
-            elapsed += _PROGRESS_SECONDS
+        for elapsed in count(1.0):
+            await asyncio.sleep(1)
             self.session.host.emit(ev.ToolProgress, elapsed_s=elapsed, **about)
 
     def _background_bash(self, run: ToolRun, arguments: Record) -> Outcome:
@@ -119,8 +101,8 @@ class Executor:
         report("completed", final)
         return [{"type": "text", "text": final}], {"agentId": child}
 
-    def _start(self, task: str, title: str, work: Coroutine[Any, Any, str], report: Report) -> None:
-        """Let the work go on in the background, and notify the model of its end."""
+    def _start(self, task: str, title: str, work: Coroutine[Any, Any, str], report: Callable[[str, str], None]) -> None:
+        """Let the work go on in the background; report its status and a summary at its end, and notify the model."""
 
         async def finish() -> None:
             status = "completed"

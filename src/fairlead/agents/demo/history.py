@@ -7,10 +7,6 @@ from fairlead.agents.demo.wire import decode, number_of
 from fairlead.model import events as ev
 
 
-class CannotStart(Exception):
-    """The session cannot be continued. Carries the reason."""
-
-
 def file_of(home: str, session: str) -> Path:
     return Path(home) / "sessions" / f"{session}.jsonl"
 
@@ -31,33 +27,26 @@ def last_lines(path: Path) -> list[bytes]:
 
 
 def load(path: Path, at: str) -> tuple[list[bytes], int]:
-    """The lines of a session up to the event `at`, or all, and how many messages the model has seen in them.
+    """The lines of a session up to the event `at`, or all, and how many messages the model sees in them.
 
-    Raises CannotStart."""
+    Raises LookupError."""
     lines: list[bytes] = []
-    seen: set[str] = set()
+    seen = 0
     try:
         for line, event in events_in(path):
             lines.append(line)
             if isinstance(event, ev.Compaction) and event.phase == "boundary":
-                seen = {"the summary"}
-            elif event.subagent is None:
-                seen |= _message(event)
+                seen = 0
+            seen += is_seen(event)
             if at and event.id.split("/", 1)[0] == at:
-                return lines, len(seen)
+                return lines, seen
     except OSError:
-        raise CannotStart(f"There is no conversation {path.stem}.") from None
+        raise LookupError(f"There is no conversation {path.stem}.") from None
     if at:
-        raise CannotStart(f"The conversation {path.stem} has no event {at}.")
-    return lines, len(seen)
+        raise LookupError(f"The conversation {path.stem} has no event {at}.")
+    return lines, seen
 
 
-def _message(event: ev.Event) -> set[str]:
-    """The message of the conversation that an event belongs to."""
-    match event:
-        case ev.UserMessage() | ev.Text() | ev.Thinking() | ev.ToolCalled():
-            return {event.message}
-        case ev.ToolEnded():
-            return {event.call}
-        case _:
-            return set()
+def is_seen(event: ev.Event) -> bool:
+    """Whether the event is a message that the model gets: a prompt, a result."""
+    return isinstance(event, ev.UserMessage | ev.ToolEnded) and event.subagent is None

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fairlead.agents.demo.history import is_seen
 from fairlead.agents.demo.wire import DemoMessage, decode, encode, numbered
 from fairlead.model.events.base import DeltaEvent
 
@@ -37,6 +38,8 @@ class Host:
         self._process = str(uuid.uuid4())
         self._count = 0
         self._file: int | None = None
+        self.seen = 0
+        """How many messages the model sees."""
 
     async def listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -50,8 +53,11 @@ class Host:
         for name in list(self._waiting):
             self.settle(name, None, "the gateway is gone")
 
-    def keep(self, path: Path) -> None:
-        """Write events to this file from now on. A session whose file cannot be written works without one."""
+    def keep(self, path: Path, seen: int) -> None:
+        """Write events to this file from now on; the model sees so many messages in it.
+
+        A session whose file cannot be written works without one."""
+        self.seen = seen
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -62,7 +68,9 @@ class Host:
         """Send an event."""
         self._count += 1
         name = numbered(self._process, self._count, str(kind.__struct_config__.tag))
-        line = encode(kind(id=name, **fields))
+        event = kind(id=name, **fields)
+        self.seen += is_seen(event)
+        line = encode(event)
         self.write(line)
         if self._file is not None and not issubclass(kind, DeltaEvent):
             os.write(self._file, line + b"\n")  # one write, so that a reader never sees half of a line

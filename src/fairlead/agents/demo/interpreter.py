@@ -37,12 +37,11 @@ class DemoState(msgspec.Struct):
     strays: int = 0
 
 
-class DemoInterpreter(PlainInterpreter):
+class DemoInterpreter(PlainInterpreter[DemoState]):
     """Implements `model.agents.Interpreter`."""
 
     def __init__(self, session: SessionId) -> None:
-        self._session = session
-        self._state = DemoState()
+        super().__init__(session, DemoState())
         self._events: list[ev.Event] = []
 
     def step(self, record: Record) -> Interpretation:
@@ -160,12 +159,6 @@ class DemoInterpreter(PlainInterpreter):
     @property
     def background_work(self) -> tuple[str, ...]:
         return tuple(self._state.tasks.values())
-
-    def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(self._state)
-
-    def restore(self, data: bytes) -> None:
-        self._state = msgspec.msgpack.decode(data, type=DemoState)
 
 
 def _block(event: ev.Delta | _Whole) -> str:

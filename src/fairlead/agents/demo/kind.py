@@ -33,12 +33,8 @@ class DemoKind(StdioKind):
     capabilities = CAPABILITIES - {"variables"}
 
     async def info(self) -> AgentInfo:
-        os.makedirs(self._home, mode=0o700, exist_ok=True)
+        os.makedirs(self._settings.host["HOME"], mode=0o700, exist_ok=True)
         return await super().info()
-
-    @property
-    def _home(self) -> str:
-        return self._settings.host["HOME"]
 
     def interpreter(self, session: SessionId) -> Interpreter:
         return DemoInterpreter(session)
@@ -71,7 +67,7 @@ class DemoKind(StdioKind):
         await sink.exited(Exit())
 
     async def forget(self, agent_session: str, cwd: str) -> None:
-        file_of(self._home, agent_session).unlink(missing_ok=True)
+        file_of(self._settings.host["HOME"], agent_session).unlink(missing_ok=True)
 
 
 def _block(block: Content) -> Any:

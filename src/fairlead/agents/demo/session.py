@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from fairlead.agents.demo import tools
 from fairlead.agents.demo.host import Host, HostFailed
-from fairlead.agents.demo.tools import Record
+from fairlead.agents.demo.tools import Outcome, Record, ToolFailed
 from fairlead.model import events as ev
 from fairlead.model.agents import Launch
 
@@ -27,8 +27,6 @@ class DemoSession:
     cwd: str
     host: Host
     launch: Launch
-    messages: int
-    """How many messages the model has seen."""
     model: str = field(init=False)
     mode: str = field(init=False)
     mcp: "McpServers" = field(init=False)
@@ -61,15 +59,7 @@ class DemoSession:
 
     def take_usage(self) -> dict[str, Any]:
         """The fields of a turn's end that say what it used."""
-        names = ("input", "output", "cache_read", "cache_write")
-        usage = {
-            model: ev.ModelUsage(
-                **{name: getattr(TOKENS, name) * count for name in names},
-                cost_usd=COST_PER_CALL * count,
-                window=1_000_000,
-            )
-            for model, count in self.calls.items()
-        }
+        usage = {model: _usage(count) for model, count in self.calls.items()}
         cost = COST_PER_CALL * self.calls.total()
         self.calls.clear()
         return {"usage": usage, "cost_usd": cost}
@@ -80,6 +70,11 @@ class DemoSession:
         print("demo agent: crashed, as the script wanted", file=sys.stderr, flush=True)
         tools.kill_all()
         os._exit(1)
+
+
+def _usage(calls: int) -> ev.ModelUsage:
+    used = [calls * each for each in (TOKENS.input, TOKENS.output, TOKENS.cache_read, TOKENS.cache_write)]
+    return ev.ModelUsage(used[0], used[1], used[2], used[3], calls * COST_PER_CALL, 1_000_000)
 
 
 @dataclass(slots=True)
@@ -102,10 +97,17 @@ class McpServers:
             self.names.append(name)
             self.tools += [f"mcp__{name}__{tool.get('name')}" for tool in listing.get("tools") or []]
 
-    async def call(self, tool: str, arguments: Record) -> Record:
-        """The result of `mcp__<server>__<tool>`, one of `tools`. Raises HostFailed."""
+    async def call(self, tool: str, arguments: Record) -> Outcome:
+        """The result of `mcp__<server>__<tool>`, one of `tools`. Raises ToolFailed."""
         _, server, name = tool.split("__", 2)
-        return await self._call(server, "tools/call", {"name": name, "arguments": arguments})
+        try:
+            result = await self._call(server, "tools/call", {"name": name, "arguments": arguments})
+        except HostFailed as error:
+            raise ToolFailed(f"The MCP server failed: {error}") from None
+        content = result.get("content") or []
+        if result.get("isError"):
+            raise ToolFailed(tools.text_of(content))
+        return content, content
 
     async def _call(self, server: str, method: str, params: Record) -> Record:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}

@@ -4,19 +4,25 @@ Cancelling `run` interrupts the thread: a started text is sent as far as it came
 """
 
 import asyncio
+import os.path
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from fairlead.agents.demo import scripts, tools
-from fairlead.agents.demo.permissions import Stopped, pass_or_refuse
-from fairlead.agents.demo.scripts import ApiError, Block, Fault, ScriptText, SlowText, ToolResult, ToolUse
+from fairlead.agents import scripts
+from fairlead.agents.common_tools import PLAN, QUESTION
+from fairlead.agents.demo import tools
+from fairlead.agents.demo.host import HostFailed
 from fairlead.agents.demo.session import TOKENS, DemoSession
 from fairlead.agents.demo.tools import Outcome, Record, ToolFailed, ToolRun, new_id
+from fairlead.agents.demo.wire import DemoMessage
+from fairlead.agents.scripts import ApiError, Block, Fault, ScriptText, SlowText, ToolResult, ToolUse
 from fairlead.model import events as ev
-from fairlead.model.ids import CallId, MessageId, SubagentId
+from fairlead.model.agents import Decision
+from fairlead.model.ids import CallId, MessageId, RequestId, SubagentId
 
 # Growing delays would be usual; a person at a demo should not have to wait.
 _RETRIES = 2
@@ -32,18 +38,18 @@ class TurnOver(Exception):
     """The thread ended in another way than with a final text. Carries the fields of the turn's end."""
 
     def __init__(self, **ending: Any) -> None:
-        super().__init__()
-        self.ending: Record = ending
+        self.ending = ending
 
 
-RunTool = Callable[[ToolRun, Record], Awaitable[Outcome]]
-"""Runs a permitted call; injected, because a subagent is a thread as well."""
+class Stopped(Exception):
+    """A person denies the call and ends the turn."""
 
 
 @dataclass(slots=True)
 class Thread:
     session: DemoSession
-    run_tool: RunTool
+    run_tool: Callable[[ToolRun, Record], Awaitable[Outcome]]
+    """Runs a permitted call; injected, because a subagent is a thread as well."""
     take_steering: Callable[[], list[str]] = list
     """Returns the texts of messages that arrived during the turn."""
     subagent: SubagentId | None = None
@@ -59,10 +65,8 @@ class Thread:
             while True:
                 for text in prompts:
                     self._script, self._results = scripts.parse(text) or (None, ""), []
-                    self._count_message()
                 player = Player(self.session, self.subagent)
                 await player.play(await self._wait_for_answer(attempt))
-                self._count_message()
                 # After a stream that broke off, the model is asked again.
                 attempt = 0 if player.complete else 1
                 if player.complete:
@@ -77,16 +81,11 @@ class Thread:
                 self._answer(run, "The user interrupted this call.", None, is_error=True)
             raise
 
-    def _count_message(self) -> None:
-        self.session.messages += self.subagent is None
-
-    # -- the model
-
     async def _wait_for_answer(self, attempt: int) -> list[Block]:
         """The blocks of the model's answer, after as many attempts as its API needs."""
         while True:
             results, available = tuple(self._results), frozenset(self.session.tools())
-            blocks = scripts.respond(scripts.Call(*self._script, results, available, self.session.messages, attempt))
+            blocks = scripts.respond(scripts.Call(*self._script, results, available, self.session.host.seen, attempt))
             if not isinstance(error := blocks[0], ApiError):
                 return blocks
             attempt += 1
@@ -105,8 +104,6 @@ class Thread:
         text = f"{'overloaded' if error.status == 529 else name}: try {attempt} of {_RETRIES}"
         host.emit(ev.Notice, kind="api_retry", text=text, data={"attempt": attempt, "max_retries": _RETRIES})
         await asyncio.sleep(_RETRY_DELAY * attempt)
-
-    # -- tools
 
     async def _run_calls(self, runs: list[ToolRun]) -> None:
         settings = self.session.launch.settings
@@ -133,8 +130,7 @@ class Thread:
 
     def _answer(self, run: ToolRun, content: Any, detail: Any, *, is_error: bool = False) -> None:
         self._open_calls.remove(run)
-        self._results.append(ToolResult(_flat(content), is_error))
-        self._count_message()
+        self._results.append(ToolResult(tools.text_of(content), is_error))
         fields: dict[str, Any] = {"content": content, "data": detail, "is_error": is_error}
         fields |= {"status": "failed" if is_error else "done", "subagent": self.subagent}
         background = isinstance(detail, dict) and "background" in detail
@@ -211,5 +207,39 @@ def _limit(reason: str, error: str) -> TurnOver:
     return TurnOver(status="failed", reason=reason, errors=(error,))
 
 
-def _flat(content: Any) -> str:
-    return " ".join(str(block.get("text", "")) for block in content) if isinstance(content, list) else str(content)
+async def pass_or_refuse(session: DemoSession, run: ToolRun, arguments: Record) -> Record:
+    """Return the input to run the call with. Raises ToolFailed or Stopped if it may not run."""
+    check = {"call": run.call, "tool": run.name, "input": arguments, "mode": session.mode}
+    try:
+        verdict: Record = await session.host.ask("check", check)
+    except HostFailed as error:
+        raise ToolFailed(f"The policy could not be asked: {error}") from None
+    if verdict["behavior"] == "deny":
+        raise ToolFailed(f"The policy denies {run.name}: {verdict['reason']}")
+    if verdict["behavior"] == "allow" and run.name not in (QUESTION, PLAN):
+        return arguments
+    return await _ask(session, run, arguments, verdict["reason"])
+
+
+async def _ask(session: DemoSession, run: ToolRun, arguments: Record, reason: str) -> Record:
+    host, request = session.host, RequestId(str(uuid.uuid4()))
+    kind: type[Any] = ev.PermissionRequested
+    title = arguments.get("description") or os.path.basename(str(arguments.get("file_path", "")))
+    fields: dict[str, Any] = {"title": str(title), "reason": reason}
+    if run.name == QUESTION:
+        kind, fields = ev.QuestionAsked, {"questions": tuple(arguments.get("questions") or ())}
+    elif run.name == PLAN:
+        kind, fields = ev.PlanProposed, {"plan": str(arguments.get("plan") or "")}
+    fields |= {"request": request, "call": CallId(run.call), "tool": run.name, "input": arguments}
+    try:
+        answer: Decision = await host.answer_to(request, lambda: host.emit(kind, subagent=run.subagent, **fields))
+    except HostFailed as error:
+        raise ToolFailed(f"Permission cannot be requested: {error}") from None
+    except BaseException:
+        host.send(DemoMessage("withdraw", request))
+        raise
+    if answer.behavior != "allow":
+        if answer.interrupt:
+            raise Stopped
+        raise ToolFailed(answer.message or "Permission was denied.")
+    return arguments if answer.updated_input is None else answer.updated_input

@@ -15,30 +15,15 @@ from typing import Any
 
 import msgspec
 
+from fairlead.agents.common_tools import COMMON_TOOLS, PLAN, QUESTION, TODOS
 from fairlead.model.ids import SubagentId
-from fairlead.model.tools import EditArguments, Tool, ToolCatalogue
+from fairlead.model.tools import Tool, ToolCatalogue
 
 Record = dict[str, Any]
 
-QUESTION, PLAN = "AskUserQuestion", "ExitPlanMode"
-NAMES = ("Agent", QUESTION, "Bash", "Edit", PLAN, "Glob", "Read", "TodoWrite", "Write")
+NAMES = ("Agent", QUESTION, "Bash", "Edit", PLAN, "Glob", "Read", TODOS, "Write")
 CATALOGUE = ToolCatalogue(
-    tools={
-        "Bash": Tool(effect="shell", argument="command"),
-        "Read": Tool(effect="read", argument="file_path"),
-        "Glob": Tool(effect="search", argument="path", pattern="pattern"),
-        "Write": Tool(effect="edit", argument="file_path", edit=EditArguments(whole="content")),
-        "Edit": Tool(
-            effect="edit",
-            argument="file_path",
-            edit=EditArguments(old="old_string", new="new_string", everywhere="replace_all"),
-        ),
-        QUESTION: Tool(effect="question"),
-        PLAN: Tool(effect="question"),
-        "Agent": Tool(effect="harmless", argument="subagent_type", coordinates=True),
-        "TodoWrite": Tool(effect="harmless", coordinates=True),
-        "StructuredOutput": Tool(effect="harmless"),
-    },
+    tools={**COMMON_TOOLS, "Agent": Tool(effect="harmless", argument="subagent_type", coordinates=True)},
     prose=frozenset({"content", "old_string", "new_string", "prompt", "description", "todos", "questions", "plan"}),
 )
 
@@ -49,6 +34,10 @@ OUTPUT_LIMIT = 30_000
 
 Outcome = tuple[Any, Any]
 """The result for the model, and the tool's own structure."""
+
+
+def text_of(content: Any) -> str:
+    return " ".join(str(block.get("text", "")) for block in content) if isinstance(content, list) else str(content)
 
 
 class ToolRun(msgspec.Struct, frozen=True):
@@ -211,7 +200,7 @@ SIMPLE: dict[str, Callable[[Record, str], Outcome]] = {
     "Write": write,
     "Edit": edit,
     "Glob": glob,
-    "TodoWrite": lambda given, _: ("The todos have been changed.", {"newTodos": given.get("todos") or []}),
+    TODOS: lambda given, _: ("The todos have been changed.", {"newTodos": given.get("todos") or []}),
     "StructuredOutput": lambda given, _: ("Structured output provided successfully", given),
 }
 """The tools that need nothing but their arguments and the session's folder."""

@@ -5,6 +5,7 @@ either direction, is a `DemoMessage`. The events of a process are numbered by th
 again from the agent's own file, are recognised.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -27,11 +28,7 @@ class DemoMessage(msgspec.Struct, frozen=True, tag_field="type", tag="demo", omi
 
 
 _decoder: msgspec.json.Decoder[Event | DemoMessage] = msgspec.json.Decoder(Event | DemoMessage)
-_encoder = msgspec.json.Encoder()
-
-
-def encode(line: Event | DemoMessage) -> bytes:
-    return _encoder.encode(line)
+encode: Callable[[Event | DemoMessage], bytes] = msgspec.json.Encoder().encode
 
 
 def decode(raw: bytes) -> Event | DemoMessage | None:

@@ -59,7 +59,7 @@ def doctor(
 
 
 def _print_scripts(context: CommandContext) -> None:
-    from fairlead.agents.demo.scripts import catalogue
+    from fairlead.agents.scripts import catalogue
 
     scripts = [{"name": name, "argument": argument, "about": about} for name, argument, about in catalogue()]
     context.print_table(

@@ -8,6 +8,7 @@ from fairlead.agents.acp.interpreter.step import Step
 from fairlead.agents.acp.interpreter.texts import current_message, end_block
 from fairlead.agents.acp.questions import questions_of
 from fairlead.agents.acp.wire import as_dict, as_text
+from fairlead.agents.common_tools import QUESTION
 from fairlead.model import events as ev
 from fairlead.model.formats.bounded_tables import put
 from fairlead.model.ids import CallId, MessageId, RequestId
@@ -154,4 +155,4 @@ def on_elicitation(step: Step, number: wire.RpcId, params: dict[str, Any]) -> No
     questions = questions_of(params)
     call = CallId(as_text(params.get("toolCallId")) or name)
     given = {"questions": list(questions), "message": params.get("message")}
-    step.emit(ev.QuestionAsked, tool=tools.QUESTION, request=name, call=call, questions=questions, input=given)
+    step.emit(ev.QuestionAsked, tool=QUESTION, request=name, call=call, questions=questions, input=given)

@@ -14,20 +14,18 @@ from fairlead.agents.acp.interpreter import calls, reports, texts
 from fairlead.agents.acp.interpreter.state import AcpState, AcpTurn
 from fairlead.agents.acp.interpreter.step import Step
 from fairlead.agents.acp.wire import Message, as_dict, as_text
+from fairlead.agents.plain_interpreter import PlainInterpreter
 from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.content import content_block
 from fairlead.model.ids import MessageId, SessionId, TurnId, turn_id
 
 
-class AcpInterpreter:
+class AcpInterpreter(PlainInterpreter[AcpState]):
     """Implements `model.agents.Interpreter`."""
 
     def __init__(self, session: SessionId) -> None:
-        self._session = session
-        self._state = AcpState()
-
-    # --- the port
+        super().__init__(session, AcpState())
 
     def step(self, record: Record) -> Interpretation:
         step = Step(self._session, self._state, record.raw)
@@ -59,16 +57,6 @@ class AcpInterpreter:
         self._state.turn = None
         return step.outcome()
 
-    def end_quiet_turn(self) -> Interpretation:
-        return Interpretation()
-
-    def flush_unresolved(self, cause: str) -> Interpretation:
-        return Interpretation()
-
-    @property
-    def deferred_count(self) -> int:
-        return 0
-
     @property
     def turn(self) -> TurnId | None:
         return None if self._state.turn is None else TurnId(self._state.turn.id)
@@ -76,16 +64,6 @@ class AcpInterpreter:
     @property
     def busy(self) -> bool:
         return self._state.turn is not None
-
-    @property
-    def background_work(self) -> tuple[str, ...]:
-        return ()
-
-    def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(self._state)
-
-    def restore(self, data: bytes) -> None:
-        self._state = msgspec.msgpack.decode(data, type=AcpState)
 
 
 # --- records of the gateway ------------------------------------------------------------------------------------
