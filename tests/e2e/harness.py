@@ -77,8 +77,8 @@ def on_versions(
 
     `usual` are the pinned versions that are worth a run, by default all of them. `first` and `last` are the oldest and
     the newest version for which the test holds: FAIRLEAD_CLIS never runs it outside them. A `core` scenario also runs
-    on the other version of the day when it is not this test's turn. A test that is not `daily` waits for its turn on every
-    version: it covers only old versions, and no rule needs it each day.
+    on the other version of the day when it is not this test's turn. A test that is not `daily` waits for its turn on
+    every version: it covers only old versions, and no rule needs it each day.
     """
     versions = parameters(*usual, first=first, last=last, core=core, daily=daily)
     return pytest.mark.parametrize("version", versions)
