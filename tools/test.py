@@ -95,7 +95,7 @@ PARTS = (
         "unit, golden, laws",
         110,
         # The first command compiles the tests: without it, in a fresh clone, every worker compiles them all.
-        (COMPILE_TESTS, pytest("tests", *ELSEWHERE, "--in-memory", "-m", UNIT, workers=3)),
+        (COMPILE_TESTS, pytest("tests", *ELSEWHERE, "--in-memory", "-m", UNIT, workers=4)),
     ),
     Part(
         "processes",

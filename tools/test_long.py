@@ -1,5 +1,5 @@
 """`make test-long`: the long forms of the tests, with a new seed, and every test of the real CLI on every pinned
-version (`make test` runs all on the newest and a sixth of them on one other); the last result is stored in the
+version (`make test` runs all on the newest and an eighth of them on one other); the last result is stored in the
 repository.
 """
 

@@ -2,7 +2,7 @@
 
 A test that depends on a quiet machine fails here. Each run has its own seed, which its summary prints. The results
 of the last series are stored in tests/stress-result.json, each run with its commit. Each run counts as another day: in
-twelve of them every test of the real CLI runs on every pinned version.
+sixteen of them every test of the real CLI runs on every pinned version.
 """
 
 import argparse

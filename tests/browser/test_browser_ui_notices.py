@@ -64,6 +64,27 @@ async def test_events_of_other_sessions_are_toasted_and_stay_in_the_feed(harness
     await expect(desktop.page).to_have_url(f"{harness.running.url}/app/s/{session}")
 
 
+async def test_a_toast_covers_no_text_field_and_disappears_with_its_reason(harness: UiHarness) -> None:
+    other = await harness.session("other work")
+    await harness.agent(1)
+    phone = await harness.device("Phone", PHONE, has_touch=True, is_mobile=True, at=f"/app/s/{other}")
+    desktop = await harness.device(at=f"/app/s/{other}")
+    await expect(phone.page.get_by_role("textbox", name="Message")).to_be_visible()
+    session, agent = await asking(harness, 2)
+    for device in (phone, desktop):
+        await expect(device.page.locator(".toast", has_text="Bash needs your answer")).to_be_visible()
+        # Playwright refuses to click what something else covers.
+        await device.page.get_by_role("textbox", name="Message").click(trial=True)
+    await desktop.page.locator(".toast").get_by_role("button", name="Open").click()
+    await expect(desktop.page.get_by_role("heading", name="Waiting for you")).to_be_visible()
+    assert await desktop.page.locator(".toast").count() == 0, "the page shows it now"
+    await desktop.page.get_by_role("button", name="Allow once").click()
+    await harness.happened(session, "permission.resolved")
+    await expect(phone.page.locator(".badge")).to_have_count(0)
+    assert await phone.page.locator(".toast").count() == 0, "somebody has answered"
+    await agent.result()
+
+
 async def test_kinds_that_a_device_does_not_want_are_not_toasted(harness: UiHarness) -> None:
     phone = await harness.device("Phone", PHONE, has_touch=True, at="/app/notifications")
     await phone.page.get_by_text("Notification settings").click()

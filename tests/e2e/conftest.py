@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     names = ",".join(harness.of_today())
-    less = "" if harness.asked() else f"; the newest has every test, the other one a sixth of day {harness.DAY}"
+    less = "" if harness.asked() else f"; the newest has every test, the other one an eighth of day {harness.DAY}"
     terminalreporter.write_line(f"Claude Code: {names}{less} (FAIRLEAD_CLIS chooses others)")
 
 

@@ -4,10 +4,9 @@ Everything here keeps one promise: the real program gets an environment built fr
 HOME, and a network that is loopback alone. Tests choose versions with `on_versions`; fixtures are in conftest.py.
 
 Which versions a run uses: every test runs on the newest version that it supports. One other version, which changes from
-day to day, runs a sixth of the tests, which also changes, and always the core scenarios (`core`): so every test meets
-every pinned version within twelve days. FAIRLEAD_CLIS=both runs every test on both versions of the day; it can also
-name
-versions that run every test: "2.1.77", "2.1.37,2.1.325", or "all" for every pinned one.
+day to day, runs an eighth of the tests, which also changes, and always the core scenarios (`core`): so every test meets
+every pinned version within sixteen days. FAIRLEAD_CLIS=both runs every test on both versions of the day; it can also
+name versions that run every test: "2.1.77", "2.1.37,2.1.325", or "all" for every pinned one.
 """
 
 import datetime
@@ -33,7 +32,7 @@ SPARED = Path(__file__).parent / "bin"
 
 # Inherited by the worker processes of a run, which must agree even when midnight passes.
 DAY = int(os.environ.setdefault("PYTEST_RUN_DAY", str(datetime.datetime.now(datetime.UTC).toordinal())))
-PARTS = 6
+PARTS = 8
 """The other version runs one of this many parts of the tests each time that its day comes."""
 
 
@@ -78,9 +77,8 @@ def on_versions(
 
     `usual` are the pinned versions that are worth a run, by default all of them. `first` and `last` are the oldest and
     the newest version for which the test holds: FAIRLEAD_CLIS never runs it outside them. A `core` scenario also runs
-    on
-    the other version of the day when it is not this test's turn. A test that is not `daily` waits for its turn on every
-    version: it covers only old versions, and no rule needs it each day.
+    on the other version of the day when it is not this test's turn. A test that is not `daily` waits for its turn on
+    every version: it covers only old versions, and no rule needs it each day.
     """
     versions = parameters(*usual, first=first, last=last, core=core, daily=daily)
     return pytest.mark.parametrize("version", versions)

@@ -102,7 +102,7 @@ def test_each_test_runs_on_the_newest_it_is_for_and_on_another_by_the_day() -> N
 
 
 def test_in_a_few_days_each_test_meets_every_version() -> None:
-    """The newest version runs all tests every day; each of the others runs about a sixth of them when its day comes."""
+    """The newest version runs all tests every day; each of the others runs an eighth of them when its day comes."""
     tests = [f"tests/e2e/test_file.py::test_{number}" for number in range(300)]
     for others in (1, 2, 3):
         met = {test: set[int]() for test in tests}

@@ -31,15 +31,39 @@ export function placeOf(notice: Notice): string {
 }
 
 const LATE_MS = 60_000;
+/** More toasts than are shown at a time; one that has disappeared can be dismissed again. */
+const KEPT_OPEN = 10;
+
+interface OpenToast {
+  notice: Notice;
+  dismiss: () => void;
+}
+
+let open: OpenToast[] = [];
+
+function dismissWhere(obsolete: (notice: Notice) => boolean): void {
+  for (const one of open) if (obsolete(one.notice)) one.dismiss();
+  open = open.filter((one) => !obsolete(one.notice));
+}
+
+/** Whether the page at this address shows what the notice is about. */
+function isShownAt(notice: Notice, at: string): boolean {
+  if (notice.session && at === `/app/s/${notice.session}`) return true;
+  return notice.kind === "permission.asked" && at === "/app/approvals";
+}
+
+address.subscribe((at) => dismissWhere((notice) => isShownAt(notice, at)));
 
 onNotice((notice) => {
+  if (notice.kind === "permission.settled")
+    dismissWhere((one) => one.kind === "permission.asked" && one.meta?.["requestId"] === notice.meta?.["requestId"]);
   if (!toastKinds.value.includes(notice.kind)) return;
   // Older notices are in the feed; toasts for them would pile up.
   if (Date.now() - notice.at > LATE_MS) return;
-  const at = address.value;
-  if (notice.session && at === `/app/s/${notice.session}`) return;
-  if (notice.kind === "permission.asked" && at === "/app/approvals") return;
+  if (isShownAt(notice, address.value)) return;
   const to = placeOf(notice);
   const tone = notice.color === "error" ? "bad" : notice.kind === "permission.asked" ? "wait" : "plain";
-  toast(oneLine(notice.message, 200), { tone, ...(to ? { action: { label: "Open", run: () => go(to) } } : {}) });
+  const action = to ? { action: { label: "Open", run: () => go(to) } } : {};
+  const dismiss = toast(oneLine(notice.message, 200), { tone, ...action });
+  open = [...open.slice(-KEPT_OPEN), { notice, dismiss }];
 });

@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 import msgspec
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agents.acp.acp_log import PROCESS, SESSION, AcpLog, asked
@@ -141,6 +142,8 @@ def test_markers_and_prompts_from_the_agent_are_not_taken_for_ours() -> None:
     assert {event.known for event in log.events.values() if isinstance(event, ev.RecordStored)} == {False}
 
 
+_CALL = {"sessionUpdate": "tool_call", "toolCallId": "c1"}
+
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -165,7 +168,8 @@ _messages = st.one_of(
 )
 
 
-@given(st.lists(_messages | st.just("prompt") | st.just("restore"), max_size=25))
+@example(["prompt", {"method": "session/update", "params": {"update": {**_CALL, "status": ["completed"]}}}])
+@given(st.lists(_messages | st.just("prompt") | st.just("restore"), max_size=12))
 def test_any_messages_give_a_log_in_which_everything_ends(messages: list[Any]) -> None:
     """Whatever the agent sends, also over a restart of the interpreter: ids are unique, and calls and turns end."""
     log = AcpLog()
@@ -189,6 +193,16 @@ def test_any_messages_give_a_log_in_which_everything_ends(messages: list[Any]) -
     assert not [event for event in events if isinstance(event, ev.TextDelta | ev.ThinkingDelta)]
     for event in events:
         assert ev.decode(msgspec.json.encode(event)) == event
+
+
+@pytest.mark.parametrize("depth", [100, 500, 900, 100_000])
+def test_content_of_any_depth_is_read_or_kept(depth: int) -> None:
+    log = AcpLog()
+    log.prompt()
+    content = b'{"content":' * depth + b'{"type":"text","text":"deep"}' + b"}" * depth
+    update = b'{"sessionUpdate":"tool_call","toolCallId":"c1","kind":"other","content":%b}' % content
+    log.agent(b'{"jsonrpc":"2.0","method":"session/update","params":{"update":%b}}' % update)
+    assert log.interpreter.busy
 
 
 @given(st.binary(max_size=60))

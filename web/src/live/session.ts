@@ -10,13 +10,13 @@ import { WireError, query, rest } from "../wire/rest";
 import { wire } from "../wire/socket";
 import type { AskEvent, Block, Capability, Event, EventPage, Passing, Reply, SessionView, Subscribed } from "../wire/types";
 import { summaries } from "./sessions";
+import { Typing } from "./typing";
 
 export type Following = "live" | "catching up" | "offline" | "gap";
 
 const PAGE = 150;
 /** Maximum number of events in memory; others are loaded again when the user scrolls to them. */
 const WINDOW = 1200;
-const TYPING_MS = 6000;
 
 export class LiveSession {
   readonly items = signal<Item[]>([]);
@@ -28,7 +28,7 @@ export class LiveSession {
   readonly view = signal<SessionView | null>(null);
   readonly error = signal<WireError | null>(null);
   readonly watchers = signal<string[]>([]);
-  readonly typing = signal<string[]>([]);
+  readonly typing = new Typing();
   /** Whether there are events before the window, and after it (then it does not follow the end). */
   readonly before = signal(false);
   readonly after = signal(false);
@@ -46,7 +46,6 @@ export class LiveSession {
   private stopWatching: (() => void) | null = null;
   private stopped = false;
   private stopStatus: () => void;
-  private typists = new Map<string, ReturnType<typeof setTimeout>>();
 
   constructor(readonly id: string) {
     this.stopStatus = wire.status.subscribe((status) => {
@@ -337,16 +336,7 @@ export class LiveSession {
       this.watchers.value = Array.isArray(frame.data) ? (frame.data as string[]) : [];
       return;
     }
-    const active = (frame.data as { active?: boolean } | undefined)?.active !== false;
-    this.typing.value = this.typing.value.filter((name) => name !== frame.name);
-    clearTimeout(this.typists.get(frame.name));
-    if (!active) return;
-    this.typing.value = [...this.typing.value, frame.name];
-    // Clients do not always report that typing has stopped.
-    const gone = () => {
-      this.typing.value = this.typing.value.filter((name) => name !== frame.name);
-    };
-    this.typists.set(frame.name, setTimeout(gone, TYPING_MS));
+    this.typing.report(frame.name, (frame.data as { active?: boolean } | undefined)?.active !== false);
   }
 
   // --- commands of this device

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.agents.links.framing import encode_line
+from fairlead.model.formats.frames import decode_message
 
 PROTOCOL_VERSION: Final = 1
 
@@ -63,10 +64,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 def decode(raw: bytes) -> Message:
-    try:
-        data = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return Message()
+    data = decode_message(raw)
     if not isinstance(data, dict):
         return Message()
     given = data.get("id")

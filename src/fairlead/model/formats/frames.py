@@ -24,7 +24,7 @@ def json_frame(message: Any) -> bytes:
 
 
 def decode_message(data: bytes) -> Any:
-    """A client's message as JSON; None if it is not JSON."""
+    """A message as JSON; None if it is not JSON."""
     return decode_or_none(msgspec.json.decode, data)
 
 

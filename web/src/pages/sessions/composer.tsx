@@ -128,7 +128,7 @@ export function Composer({ live }: { live: LiveSession }) {
     );
   };
 
-  const others = live.typing.value;
+  const others = live.typing.names.value;
   return (
     <section
       class={over ? "composer over" : "composer"}

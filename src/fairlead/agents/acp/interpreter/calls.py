@@ -28,7 +28,7 @@ def on_tool_call(step: Step, update: dict[str, Any]) -> None:
         return
     end_denied(step, but=name)
     call = merge(step, name, update)
-    status = call.fields.get("status")
+    status = as_text(call.fields.get("status"))
     if not call.emitted and (status != "pending" or map_fields(step, call.fields).certain):
         # The model still writes the arguments of a pending call.
         emit_call(step, name, call)
