@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from fairlead.agents.plain_interpreter import PlainInterpreter
 from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.content import TextBlock
@@ -30,12 +31,11 @@ class State(msgspec.Struct):
     cancelled: bool = False
 
 
-class RunbookInterpreter:
+class RunbookInterpreter(PlainInterpreter[State]):
     """Implements `model.agents.Interpreter`."""
 
     def __init__(self, session: SessionId) -> None:
-        self._session = session
-        self._state = State()
+        super().__init__(session, State())
         self._events: list[ev.Event] = []
         self._drop: list[int] = []
         self._source = ""
@@ -136,8 +136,6 @@ class RunbookInterpreter:
         self._emit(ev.TurnEnded, status=status, reason=reason, text=text, closed=closed)
         self._state = State()
 
-    # --- facts, and what this agent does not have
-
     @property
     def turn(self) -> TurnId | None:
         return TurnId(self._state.turn) if self._state.turn else None
@@ -145,23 +143,3 @@ class RunbookInterpreter:
     @property
     def busy(self) -> bool:
         return bool(self._state.turn)
-
-    @property
-    def background_work(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def deferred_count(self) -> int:
-        return 0
-
-    def end_quiet_turn(self) -> Interpretation:
-        return Interpretation()
-
-    def flush_unresolved(self, cause: str) -> Interpretation:
-        return Interpretation()
-
-    def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(self._state)
-
-    def restore(self, data: bytes) -> None:
-        self._state = msgspec.msgpack.decode(data, type=State)

@@ -48,9 +48,9 @@ class DemoInterpreter(PlainInterpreter[DemoState]):
         self._events = []
         drop: tuple[int, ...] = ()
         message = decode(record.raw)
-        if isinstance(message, DemoMessage):
+        if isinstance(message, DemoMessage) and record.origin == "gateway":
             self._ours(message)
-        elif message is None:
+        elif message is None or isinstance(message, DemoMessage):
             self._state.strays += 1
             source = f"{self._state.process}:{self._state.last}"
             self._emit(ev.RecordStored, source, self._state.strays, record="unknown", known=False)
@@ -122,9 +122,9 @@ class DemoInterpreter(PlainInterpreter[DemoState]):
                 state.subagents.pop(event.child, None)
                 state.tasks.pop(event.child, None)
             case ev.Notice(kind="task_started"):
-                state.tasks[str(event.data.get("task"))] = event.text
+                state.tasks[_task(event)] = event.text
             case ev.Notice(kind="task_notification"):
-                state.tasks.pop(str(event.data.get("task")), None)
+                state.tasks.pop(_task(event), None)
         return []
 
     def exited(self, reason: str, cause: str) -> Interpretation:
@@ -159,6 +159,10 @@ class DemoInterpreter(PlainInterpreter[DemoState]):
     @property
     def background_work(self) -> tuple[str, ...]:
         return tuple(self._state.tasks.values())
+
+
+def _task(event: ev.Notice) -> str:
+    return str(event.data.get("task")) if isinstance(event.data, dict) else ""
 
 
 def _block(event: ev.Delta | _Whole) -> str:

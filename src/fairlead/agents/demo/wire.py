@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from fairlead.model.events import Event
+from fairlead.model.formats.frames import decode_or_none
 from fairlead.model.ids import EventId, event_id
 
 
@@ -33,10 +34,10 @@ encode: Callable[[Event | DemoMessage], bytes] = msgspec.json.Encoder().encode
 
 def decode(raw: bytes) -> Event | DemoMessage | None:
     """A line of either side; None if it is neither an event nor a message."""
-    try:
-        return _decoder.decode(raw)
-    except msgspec.DecodeError:
-        return None
+    return decode_or_none(_decoder.decode, raw)
+
+
+_DIGITS = 20
 
 
 def numbered(process: str, number: int, kind: str) -> EventId:
@@ -47,4 +48,4 @@ def numbered(process: str, number: int, kind: str) -> EventId:
 def number_of(event: EventId) -> tuple[str, int]:
     """The process and the number of an event; zero if its id has another form."""
     process, _, number = event.partition("/")[0].rpartition(":")
-    return process, int(number) if number.isdecimal() else 0
+    return process, int(number) if number.isdecimal() and len(number) < _DIGITS else 0
