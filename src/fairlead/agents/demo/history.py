@@ -8,7 +8,8 @@ from fairlead.model import events as ev
 
 
 def file_of(home: str, session: str) -> Path:
-    return Path(home) / "sessions" / f"{session}.jsonl"
+    """The file of a session. The agent chooses the name, but not the folder."""
+    return Path(home) / "sessions" / f"{Path(session).name}.jsonl"
 
 
 def events_in(path: Path) -> Iterator[tuple[bytes, ev.Event]]:

@@ -85,6 +85,8 @@ class DemoInterpreter(PlainInterpreter[DemoState]):
         state.process, state.last = process, number
         if isinstance(event, ev.UserMessage) and event.via != "agent":
             return ()  # our own prompt
+        if isinstance(event, ev.UserMessage):
+            event = replace(event, by="")
         started = isinstance(event, ev.TurnStarted)
         if not state.turn and (started or event.subagent is not None):
             by_prompt = isinstance(event, ev.TurnStarted) and event.trigger == "prompt"
@@ -122,9 +124,9 @@ class DemoInterpreter(PlainInterpreter[DemoState]):
                 state.subagents.pop(event.child, None)
                 state.tasks.pop(event.child, None)
             case ev.Notice(kind="task_started"):
-                state.tasks[_task(event)] = event.text
+                state.tasks[str(event.data.get("task"))] = event.text
             case ev.Notice(kind="task_notification"):
-                state.tasks.pop(_task(event), None)
+                state.tasks.pop(str(event.data.get("task")), None)
         return []
 
     def exited(self, reason: str, cause: str) -> Interpretation:
@@ -159,10 +161,6 @@ class DemoInterpreter(PlainInterpreter[DemoState]):
     @property
     def background_work(self) -> tuple[str, ...]:
         return tuple(self._state.tasks.values())
-
-
-def _task(event: ev.Notice) -> str:
-    return str(event.data.get("task")) if isinstance(event.data, dict) else ""
 
 
 def _block(event: ev.Delta | _Whole) -> str:

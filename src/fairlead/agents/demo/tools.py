@@ -203,4 +203,3 @@ SIMPLE: dict[str, Callable[[Record, str], Outcome]] = {
     TODOS: lambda given, _: ("The todos have been changed.", {"newTodos": given.get("todos") or []}),
     "StructuredOutput": lambda given, _: ("Structured output provided successfully", given),
 }
-"""The tools that need nothing but their arguments and the session's folder."""

@@ -1,8 +1,8 @@
 """The demo agent's wire, one JSON object per line. Pure.
 
-A line of the process is an event of the model, which the gateway logs as it is but for the turn. Everything else, in
-either direction, is a `DemoMessage`. The events of a process are numbered by their ids, so that the same events, read
-again from the agent's own file, are recognised.
+A line of the process is an event of the model, which the gateway logs as it is but for the turn. Only events of an
+agent are read (`AgentEvent`), because its commands can write to its stdout. Everything else, in either direction, is a
+`DemoMessage`. The ids of the events number them, so that an event that is read again from the agent's file is known.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.model.events import Event
+from fairlead.model import events as ev
 from fairlead.model.formats.frames import decode_or_none
 from fairlead.model.ids import EventId, event_id
 
@@ -28,16 +28,17 @@ class DemoMessage(msgspec.Struct, frozen=True, tag_field="type", tag="demo", omi
     error: str = ""
 
 
-_decoder: msgspec.json.Decoder[Event | DemoMessage] = msgspec.json.Decoder(Event | DemoMessage)
-encode: Callable[[Event | DemoMessage], bytes] = msgspec.json.Encoder().encode
+_Conversation = ev.TurnStarted | ev.TurnEnded | ev.UserMessage | ev.Text | ev.Thinking | ev.Delta | ev.Compaction
+_Call = ev.ToolCalled | ev.ToolProgress | ev.ToolEnded | ev.SubagentStarted | ev.SubagentEnded
+_Request = ev.PermissionRequested | ev.QuestionAsked | ev.PlanProposed
+AgentEvent = ev.AgentReady | _Conversation | _Call | _Request | ev.Notice | ev.RateLimit | ev.ModeChanged
+_decoder: msgspec.json.Decoder[AgentEvent | DemoMessage] = msgspec.json.Decoder(AgentEvent | DemoMessage)
+encode: Callable[[AgentEvent | DemoMessage], bytes] = msgspec.json.Encoder().encode
 
 
-def decode(raw: bytes) -> Event | DemoMessage | None:
+def decode(raw: bytes) -> AgentEvent | DemoMessage | None:
     """A line of either side; None if it is neither an event nor a message."""
     return decode_or_none(_decoder.decode, raw)
-
-
-_DIGITS = 20
 
 
 def numbered(process: str, number: int, kind: str) -> EventId:
@@ -48,4 +49,4 @@ def numbered(process: str, number: int, kind: str) -> EventId:
 def number_of(event: EventId) -> tuple[str, int]:
     """The process and the number of an event; zero if its id has another form."""
     process, _, number = event.partition("/")[0].rpartition(":")
-    return process, int(number) if number.isdecimal() and len(number) < _DIGITS else 0
+    return process, int(number) if number.isdecimal() and len(number) < 20 else 0
