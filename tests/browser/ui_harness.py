@@ -19,6 +19,7 @@ from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Error,
 
 from browser.chromium import eventually
 from fairlead import wiring
+from fairlead.agents.context import WiredKind
 from fairlead.config import Config
 from fairlead.model.agents import AgentInfo
 from fairlead.model.web.requests import ServiceCall
@@ -67,6 +68,13 @@ class ScriptedKind(FakeKind):
 
     def handlers(self) -> Mapping[type[ServiceCall[Any]], Any]:
         return {}
+
+    def replace(self, real: WiredKind) -> "ScriptedKind":
+        """Take the place of an agent that has files on this machine."""
+        self.transcripts = real.transcripts
+        self.describe_folder = real.describe_folder
+        self.private_files = real.private_files
+        return self
 
 
 class Device:
@@ -225,9 +233,12 @@ async def open_ui(
     assert AXE.exists(), "axe-core is not there: `npm ci` in web/ fetches it"
     kind = ScriptedKind() if scripted else None
     if kind is not None:
-        monkeypatch.setattr(
-            "fairlead.wiring.agents.agent_kinds", lambda *given, **named: {"demo": kind, "claude": kind}
-        )
+        real = wiring.agents.agent_kinds
+
+        def scripted_kinds(*given: Any, **named: Any) -> dict[str, ScriptedKind]:
+            return dict.fromkeys(("demo", "claude"), kind.replace(real(*given, **named)["claude"]))
+
+        monkeypatch.setattr("fairlead.wiring.agents.agent_kinds", scripted_kinds)
     work = folder / "work"
     work.mkdir()
     given = {

@@ -11,16 +11,35 @@ import msgspec
 
 from fairlead.agents.links import DialInTokens
 from fairlead.model.agents import AgentKind
+from fairlead.model.transcripts import Transcripts
 from fairlead.model.web.requests import ServiceHandlers
+from fairlead.sessions.api.folders import FolderReport
 from fairlead.system.clock import Clock
 from fairlead.system.sandbox import Sandbox
 from fairlead.terminals.api import Terminals
 
 
-class WiredKind(AgentKind, Protocol):
-    """An agent kind with the handlers of the service calls that its routes make."""
+class PrivateFiles(msgspec.Struct, frozen=True):
+    """An agent's own folders on this machine, and the beginnings of the names of its settings files. Clients do not
+    browse them: conversations are read through their sessions, which have owners."""
 
-    def handlers(self) -> ServiceHandlers: ...
+    folders: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+
+class WiredKind(AgentKind, Protocol):
+    """An agent kind with what the gateway needs from its package besides running it."""
+
+    def handlers(self) -> ServiceHandlers:
+        """The handlers of the service calls that its routes make."""
+
+    def transcripts(self) -> Transcripts | None:
+        """The sessions that it stores itself, also those that it ran without the gateway, if it stores any."""
+
+    def describe_folder(self, folder: str) -> FolderReport | None:
+        """What it would load and run in a folder, for the person who is to trust it."""
+
+    def private_files(self) -> PrivateFiles: ...
 
 
 class AgentCommand(msgspec.Struct, frozen=True):
@@ -43,6 +62,8 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     """The program of a kind, where the settings name one."""
     homes: Mapping[str, str] = {}
     """The home folder of a kind, where the settings name one."""
+    transcript_homes: Mapping[str, tuple[str, ...]] = {}
+    """The folders with a kind's transcripts, where the settings name some."""
     commands: Mapping[str, AgentCommand] = {}
     """The agents that the settings add."""
     url: str = ""

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from fairlead.agents.context import PrivateFiles
 from fairlead.agents.environment import basic_environment
 from fairlead.agents.links.framing import OversizeSpill
 from fairlead.agents.links.stdio import StdioLink, start_child
@@ -29,8 +30,10 @@ from fairlead.model.content import Content
 from fairlead.model.errors import AgentMissing, BadRequest
 from fairlead.model.ids import MessageId, SessionId
 from fairlead.model.tools import ToolCatalogue
+from fairlead.model.transcripts import Transcripts
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.routes import ClientProtocol
+from fairlead.sessions.api.folders import FolderReport
 from fairlead.system.clock import Clock
 from fairlead.system.process import StopTimeouts, stop_orphan
 from fairlead.system.proctable import Process
@@ -159,6 +162,15 @@ class StdioKind(ABC):
 
     def handlers(self) -> ServiceHandlers:
         return {}
+
+    def transcripts(self) -> Transcripts | None:
+        return None
+
+    def describe_folder(self, folder: str) -> FolderReport | None:
+        return None
+
+    def private_files(self) -> PrivateFiles:
+        return PrivateFiles()
 
     async def follow(self, child: ProcessInfo, sink: AgentSink, after: MessageId | None) -> None:
         """End an agent that outlived its gateway: it has no file from which its output could be read, and without a

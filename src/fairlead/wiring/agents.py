@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import os
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
@@ -13,15 +13,15 @@ import msgspec
 
 import fairlead.agents
 from fairlead.agents.acp.tools import OWN_FILES as ACP_FILES
-from fairlead.agents.claude import trust
-from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default_homes, settings_files
-from fairlead.agents.context import AgentCommand, AgentContext, CreateKinds, WiredKind
+from fairlead.agents.context import AgentCommand, AgentContext, CreateKinds, PrivateFiles, WiredKind
+from fairlead.agents.folder_files import merge_reports
 from fairlead.agents.links import DialInTokens
 from fairlead.config import Config, default_file
 from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.errors import BadRequest
+from fairlead.model.transcripts import Transcripts
 from fairlead.sessions.api.folders import FolderReport
-from fairlead.system.clock import Clock, SystemClock
+from fairlead.system.clock import SystemClock
 from fairlead.system.sandbox import Sandbox, find_program, problem_of, sandbox_of
 from fairlead.terminals.api import Terminals
 from fairlead.uploads.service import FOLDER as UPLOADS
@@ -52,6 +52,7 @@ def agent_kinds(
         sandbox=sandbox,
         programs={"claude": config.claude},
         homes={"claude": config.claude_home},
+        transcript_homes={"claude": config.claude_homes},
         commands={name: AgentCommand(given.command, given.env) for name, given in config.agents.items()},
         url=url,
         certificate=os.path.realpath(config.tls_cert) if config.tls_cert else "",
@@ -149,21 +150,20 @@ def agents_sandbox(config: Config, env: Mapping[str, str], sandbox: Sandbox | No
     )
 
 
-def transcripts_source(config: Config, env: Mapping[str, str], clock: Clock) -> ClaudeTranscripts:
-    homes = [Path(home).expanduser() for home in config.claude_homes]
-    return ClaudeTranscripts(
-        homes or default_homes(env, config.claude_home), clock, str(Path(config.data) / "oversize")
-    )
+def transcripts_source(kinds: Mapping[str, WiredKind]) -> Transcripts:
+    """Return the source of transcripts. The importer has one: no second kind may declare another."""
+    found = {source.agent: source for kind in kinds.values() if (source := kind.transcripts()) is not None}
+    if len(found) != 1:
+        raise BadRequest(f"Exactly one agent can store transcripts, but {len(found)} do: {', '.join(found)}.")
+    return found.popitem()[1]
 
 
-def agent_files(config: Config, env: Mapping[str, str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the folders with the agents' own files, and the beginnings of the names of their settings files.
-
-    Clients do not browse them: conversations are read through their sessions, which have owners."""
-    homes = (*default_homes(env, config.claude_home), *default_homes(env, ""), *config.claude_homes)
-    return [os.path.expanduser(str(home)) for home in homes], settings_files(env, config.claude_home)
+def private_files(kinds: Mapping[str, WiredKind]) -> PrivateFiles:
+    found = [kind.private_files() for kind in kinds.values()]
+    folders = dict.fromkeys(folder for files in found for folder in files.folders)
+    return PrivateFiles(tuple(folders), tuple(name for files in found for name in files.settings))
 
 
-def describe_folder(config: Config, env: Mapping[str, str], folder: str) -> FolderReport:
-    """Return what an agent would load and run in a folder, for the person who is to trust it."""
-    return trust.describe(folder, config.claude_home or env.get("HOME", ""))
+def describe_folder(kinds: Mapping[str, WiredKind], folder: str) -> FolderReport:
+    """Return what the agents would load and run in a folder, for the person who is to trust it."""
+    return merge_reports([report for kind in kinds.values() if (report := kind.describe_folder(folder)) is not None])

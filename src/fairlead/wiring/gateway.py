@@ -186,14 +186,15 @@ class RunningGateway:
             kinds=kinds,
             default_agent=agent.name,
             fences=settings.tool_fences(closed, uploads, network.origins, network.doors),
-            transcripts=agents.transcripts_source(config, env, clock),
+            transcripts=agents.transcripts_source(kinds),
             mcp=self._mcp,
             owner=owner,
-            describe_folder=partial(agents.describe_folder, config, env),
+            describe_folder=partial(agents.describe_folder, kinds),
         )
         await core.notifications.begin()
         plugins = settings.plugin_settings(config, env, sandbox.sandbox, owner)
-        return core, service_context(config, env, core, (uploads, terminals, plugins)), kinds, agent
+        private = agents.private_files(kinds)
+        return core, service_context(config, env, core, private, (uploads, terminals, plugins)), kinds, agent
 
 
 def _identity_of(folder: Path) -> str:

@@ -4,12 +4,13 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from fairlead.agents.context import PrivateFiles
 from fairlead.config import Config
 from fairlead.model.web.requests import ServiceCall, ServiceHandler
 from fairlead.server.discovery import discover_services
 from fairlead.sessions.folders.workspace import WorkspaceReader
 from fairlead.system.services import ServiceContext
-from fairlead.wiring import agents, settings
+from fairlead.wiring import settings
 from fairlead.wiring.core import Core
 
 
@@ -37,7 +38,9 @@ class JoinedServices:
             await service.start()
 
 
-def service_context(config: Config, env: Mapping[str, str], core: Core, parts: Sequence[object]) -> ServiceContext:
+def service_context(
+    config: Config, env: Mapping[str, str], core: Core, private: PrivateFiles, parts: Sequence[object]
+) -> ServiceContext:
     """Return the context that services are built from. `parts`: those that do not belong to the core."""
     context = ServiceContext(
         store=core.dependencies.store,
@@ -45,8 +48,7 @@ def service_context(config: Config, env: Mapping[str, str], core: Core, parts: S
         gateway=core.gateway,
         resolve_folder=core.gateway.resolve_folder,
     )
-    own_files, own_settings = agents.agent_files(config, env)
-    closed = (*core.policy.fences.folders, *own_files)
+    closed = (*core.policy.fences.folders, *private.folders)
     for part in (
         *parts,
         core.policy,
@@ -57,7 +59,7 @@ def service_context(config: Config, env: Mapping[str, str], core: Core, parts: S
         core.importer,
         core.archive,
         core.trusted_folders,
-        WorkspaceReader(core.policy.roots, core.gateway.resolve_folder, closed, own_settings),
+        WorkspaceReader(core.policy.roots, core.gateway.resolve_folder, closed, private.settings),
         settings.shell_settings(config, env),
     ):
         context.add(part)

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.demo import tools
-from fairlead.agents.scripts import ApiError, Block, ContentBlock, Fault, respond
 from fairlead.agents.demo.tools import Outcome, ToolFailed
+from fairlead.agents.scripts import ApiError, Block, ContentBlock, Fault, respond
 from fairlead_testing.conversations import STEERED, read_conversation
 from fairlead_testing.model_messages import FINISHED, Record, complete, message, new_id, stream_block
 from fairlead_testing.standin_cli.permissions import Stopped, pass_or_refuse

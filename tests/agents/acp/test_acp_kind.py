@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from agents.claude_driver.harness import MemorySink
-from fairlead.agents.acp.kind import PROJECT_SETTINGS, AcpKind, project_settings
+from fairlead.agents.acp.kind import AcpKind
+from fairlead.agents.acp.trust import PROJECT_SETTINGS, project_settings
 from fairlead.agents.stdio_kind import StdioSettings
 from fairlead.config import AgentConfig, Config
 from fairlead.model.agents import Launch

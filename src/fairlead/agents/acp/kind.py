@@ -1,17 +1,17 @@
 """An ACP agent of the settings as a kind of agent: `[agents.NAME] command = [...]` starts it on stdio."""
 
+import os.path
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from fairlead.agents.acp import wire
+from fairlead.agents.acp import trust, wire
 from fairlead.agents.acp.driver import AcpAgent
 from fairlead.agents.acp.interpreter.interpreter import AcpInterpreter
-from fairlead.agents.acp.tools import CATALOGUE, OWN_FILES
-from fairlead.agents.context import AgentContext
+from fairlead.agents.acp.tools import CATALOGUE, HOME_FOLDERS, OWN_FILES
+from fairlead.agents.context import AgentContext, PrivateFiles
 from fairlead.agents.links.framing import OversizeSpill
 from fairlead.agents.links.stdio import StdioLink
 from fairlead.agents.stdio_kind import StdioKind, StdioSettings
@@ -19,6 +19,7 @@ from fairlead.model.agents import AgentSink, Interpreter, Launch, Record
 from fairlead.model.content import Content, ImageBlock, OtherBlock, TextBlock
 from fairlead.model.errors import AgentRefused, BadRequest
 from fairlead.model.ids import MessageId, SessionId
+from fairlead.sessions.api.folders import FolderReport
 from fairlead.system.clock import Clock
 
 
@@ -45,11 +46,18 @@ class AcpKind(StdioKind):
     def interrupt_record(self, cause: str) -> Record:
         return Record(wire.encode_marker(wire.CancelMarker(cause=cause)), "gateway")
 
+    def describe_folder(self, folder: str) -> FolderReport:
+        return trust.describe(folder)
+
+    def private_files(self) -> PrivateFiles:
+        home = self._settings.host.get("HOME", "/")
+        return PrivateFiles(folders=tuple(os.path.join(home, name) for name in HOME_FOLDERS))
+
     async def forget(self, agent_session: str, cwd: str) -> None:
         """Nothing: where the agent keeps its conversations is not known."""
 
     def _objection(self, launch: Launch, cwd: str) -> BadRequest | None:
-        found = "" if launch.trusted else project_settings(cwd)
+        found = "" if launch.trusted else trust.project_settings(cwd)
         if not found:
             return None
         return BadRequest(
@@ -84,22 +92,6 @@ def create_kinds(context: AgentContext) -> list[AcpKind]:
         )
         for name, given in context.commands.items()
     ]
-
-
-PROJECT_SETTINGS: Final = (".gemini", ".codex", ".opencode", "opencode.json", "opencode.jsonc", ".goose", ".qwen")
-"""Files with which a project configures agents: what they ask for, which programs they start."""
-
-
-def project_settings(cwd: str) -> str:
-    """The first such file in a folder or above it, up to the root of its repository, or an empty string."""
-    folder = Path(cwd)
-    places = [folder, *folder.parents]
-    roots = [place for place in places if (place / ".git").exists()]
-    for place in places[: places.index(roots[0]) + 1] if roots else places[:1]:
-        for name in PROJECT_SETTINGS:
-            if (place / name).exists():
-                return str(place / name)
-    return ""
 
 
 def _block(block: Content) -> dict[str, Any]:

@@ -25,6 +25,12 @@ OWN_FILES: Final = frozenset(
 )
 """The files and folders that configure the agents people use with ACP."""
 
+HOME_FOLDERS: Final = (
+    *(".gemini", ".codex", ".qwen", ".opencode", ".config/opencode", ".local/share/opencode", ".local/state/opencode"),
+    *(".config/goose", ".local/share/goose", ".local/state/goose"),
+)
+"""Where these agents keep their conversations and credentials."""
+
 _PATHS: Final = ("file_path", "filePath", "filepath", "absolute_path", "path", "abs_path")
 """Names of the argument with the path, by agent."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.agents.claude import trust
 from fairlead.agents.claude.dialin.link import ClaudeDialIn
 from fairlead.agents.claude.dialin.routes import SOCKET, DialInRoutes
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
@@ -20,13 +21,14 @@ from fairlead.agents.claude.stdio.driver import ClaudeAgent
 from fairlead.agents.claude.tools import OWN_FILES, RESERVED_CONTROLS, TOOLS
 from fairlead.agents.claude.transcripts import recovery
 from fairlead.agents.claude.transcripts.paths import config_folder, existing_transcript, transcript_path
+from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default_homes, settings_files
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.agents.claude.tui.launcher import open_terminal
 from fairlead.agents.claude.versions import Abilities, Version, dotted
 from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.markers import InterruptMarker, TypedPrompt, encode_marker
-from fairlead.agents.context import AgentContext
+from fairlead.agents.context import AgentContext, PrivateFiles
 from fairlead.agents.links import DialInTokens
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.agents.links.stdio import StdioLink, start_child
@@ -45,6 +47,7 @@ from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentRefused, B
 from fairlead.model.ids import MessageId, SessionId, is_uuid
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.routes import ClientProtocol
+from fairlead.sessions.api.folders import FolderReport
 from fairlead.system.clock import Clock
 from fairlead.system.process import ChildProcess, StopTimeouts
 from fairlead.system.sandbox import Sandbox
@@ -64,6 +67,7 @@ class ClaudeSettings(msgspec.Struct, frozen=True, kw_only=True):
     host: Mapping[str, str]
     executable: str = ""
     home: str = ""
+    transcript_homes: tuple[str, ...] = ()
     pass_env: tuple[str, ...] = ()
     spill: str = ""
     gateway: str = ""
@@ -249,6 +253,20 @@ class ClaudeKind:
         """The handlers of the service calls that the routes of `protocol` make."""
         return {} if self._hooks is None else {**self._dial_in_routes.handlers(), **self._hooks.handlers()}
 
+    def transcripts(self) -> ClaudeTranscripts:
+        settings = self._settings
+        homes = [Path(home).expanduser() for home in settings.transcript_homes]
+        return ClaudeTranscripts(homes or default_homes(settings.host, settings.home), self._clock, settings.spill)
+
+    def describe_folder(self, folder: str) -> FolderReport:
+        return trust.describe(folder, self._settings.home or self._settings.host.get("HOME", ""))
+
+    def private_files(self) -> PrivateFiles:
+        host, home = self._settings.host, self._settings.home
+        homes = (*default_homes(host, home), *default_homes(host, ""), *self._settings.transcript_homes)
+        folders = tuple(os.path.expanduser(str(folder)) for folder in homes)
+        return PrivateFiles(folders, tuple(settings_files(host, home)))
+
     async def invite(self, launch: Launch, sink: AgentSink) -> "_DialInInvitation":
         """Expect a CLI that a person starts. It is assumed to have the version that is installed here."""
         prepared = await self._prepare(launch)
@@ -356,6 +374,7 @@ def settings_of(context: AgentContext) -> ClaudeSettings:
         host=context.host,
         executable=context.programs.get("claude", ""),
         home=context.homes.get("claude", ""),
+        transcript_homes=context.transcript_homes.get("claude", ()),
         pass_env=context.pass_env,
         spill=context.spill,
         gateway=context.url.replace("http", "ws", 1),

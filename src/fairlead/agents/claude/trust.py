@@ -5,16 +5,14 @@ folder's own settings; MCP servers, agents, commands and skills also from its pa
 other file of the project: the report shows the call, but not the effects of that file.
 """
 
-import hashlib
 import os
-import stat
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from fairlead.agents.folder_files import Finding, describe_files, is_file, walk
 from fairlead.model.formats.frames import decode_or_none
 from fairlead.sessions.api.folders import FolderReport
 
@@ -25,9 +23,6 @@ _FOLDERS: Final = ("agents", "commands", "hooks", "output-styles", "plugins", "r
 TREES: Final = tuple(f".claude/{name}" for name in _FOLDERS)
 """Folders whose files the CLI reads or runs. Not all of `.claude`: worktrees in it are whole checkouts."""
 
-SHOWN_FILES: Final = 2000
-"""The report lists this many files; the digest covers all of them."""
-
 MOST_BYTES: Final = 4 << 20
 """Size limit of a file whose content is explained: no settings file comes near it."""
 
@@ -35,30 +30,12 @@ _objects: Final = msgspec.json.Decoder(dict[str, Any])
 _KNOWN: Final = frozenset({"hooks", "env", "permissions", "$schema"})
 
 
-Finding = tuple[str, Any]
-"""A list of `FolderReport`, and an item for it."""
-
-
 def describe(folder: str, home: str = "") -> FolderReport:
     """The report of a folder; `home` is the user's home folder, whose files are not the project's.
 
     Never raises because of a file's content."""
     root = Path(os.path.realpath(folder))
-    found: defaultdict[str, list[Any]] = defaultdict(list)
-    digest = hashlib.sha256()
-    hidden = 0
-    for name, path in _files(root, Path(os.path.realpath(home)) if home else None):
-        digest.update(f"{name}\0{_content_digest(path)}\0".encode("utf-8", "surrogateescape"))
-        if len(found["files"]) < SHOWN_FILES:
-            found["files"].append(name)
-            for kind, item in _explain(name, path):
-                found[kind].append(item)
-        else:
-            hidden += 1
-    if hidden:
-        found["other"].append(f"and {hidden} more files")
-    facts: dict[str, Any] = {kind: tuple(items) for kind, items in found.items()}
-    return FolderReport(path=str(root), digest=digest.hexdigest(), **facts)
+    return describe_files(root, _files(root, Path(os.path.realpath(home)) if home else None), _explain)
 
 
 def _files(root: Path, home: Path | None) -> Iterator[tuple[str, Path]]:
@@ -69,34 +46,10 @@ def _files(root: Path, home: Path | None) -> Iterator[tuple[str, Path]]:
             return  # the user's own files are trusted
         prefix = "" if own else f"{os.path.relpath(folder, root)}/"
         for name in (*(SETTINGS if own else ()), SERVERS, *TEXTS):
-            if _is_file(folder / name):
+            if is_file(folder / name):
                 yield prefix + name, folder / name
         for tree in TREES:
-            yield from ((prefix + name, path) for name, path in _walk(folder, tree))
-
-
-def _walk(root: Path, tree: str) -> Iterator[tuple[str, Path]]:
-    """The files below a folder, following symbolic links as the CLI does, each folder once."""
-    seen = set()
-    for parent, folders, names in os.walk(root / tree, followlinks=True):
-        here = os.path.realpath(parent)
-        if here in seen:
-            folders.clear()
-            continue
-        seen.add(here)
-        folders.sort()
-        for name in sorted(names):
-            path = Path(parent) / name
-            if _is_file(path):
-                yield str(path.relative_to(root)), path
-
-
-def _is_file(path: Path) -> bool:
-    """Whether this is a regular file, possibly behind a link: reading a pipe or a device would hang."""
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except OSError:
-        return False
+            yield from ((prefix + name, path) for name, path in walk(folder, tree))
 
 
 def _read(path: Path) -> bytes | None:
@@ -107,14 +60,6 @@ def _read(path: Path) -> bytes | None:
     except OSError:
         return None
     return content if len(content) <= MOST_BYTES else None
-
-
-def _content_digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return "not readable"
 
 
 def _explain(name: str, path: Path) -> Iterator[Finding]:
