@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from fairlead.agents.demo import tools
 from fairlead_testing.model_messages import FINISHED, Record
+from fairlead_testing.standin_cli.checkpoints import Checkpoints
 from fairlead_testing.standin_cli.flags import VERSION, Options
 from fairlead_testing.standin_cli.permissions import Grants
 from fairlead_testing.standin_cli.transcript import Transcript, timestamp
@@ -82,7 +83,7 @@ class StandinSession:
     tasks: dict[str, BackgroundTask] = field(default_factory=dict)
     structured: bool = False
     """The host asked for structured output."""
-    checkpoints: tools.Checkpoints = field(default_factory=tools.Checkpoints)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
     hooks: list[Record] = field(default_factory=list)
     """The host's PreToolUse hooks, as `initialize` registered them."""
 

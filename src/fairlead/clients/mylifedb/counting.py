@@ -4,7 +4,7 @@ This is a separate projection without rows, so that listing sessions does not ha
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -29,8 +29,16 @@ class _Record(msgspec.Struct):
 _records: Final = msgspec.json.Decoder(_Record)
 
 
+_Message: Final = ev.UserMessage | ev.Text | ev.Thinking | ev.ToolCalled | ev.ToolEnded
+"""The events of which `model.formats.cli_records` makes such records."""
+_MESSAGES: Final = frozenset(str(kind.__struct_config__.tag) for kind in get_args(_Message))
+
+
 class MessageCounter(msgspec.Struct):
+    """`foreign`: the agent's records do not have the form of the CLI, so its events are counted."""
+
     messages: int = 0
+    foreign: bool = False
 
 
 read_counted: Final = msgspec.msgpack.Decoder(MessageCounter).decode
@@ -43,10 +51,19 @@ class CountReducer(MemoryReducer[MessageCounter]):
         super().__init__(MessageCounter())
 
     def step(self, entry: Entry) -> Sequence[Made]:
-        if entry.raw is None or entry.kind in DELTAS or _is_copy(entry):
-            return ()
-        self._memory.messages += _is_message(entry.raw)
+        memory = self._memory
+        if entry.kind == "session.opened":
+            opened = ev.decode(entry.event)
+            memory.foreign = isinstance(opened, ev.SessionOpened) and opened.foreign
+        elif memory.foreign:
+            memory.messages += entry.kind in _MESSAGES and _is_of_main_thread(ev.decode(entry.event))
+        elif entry.raw is not None and entry.kind not in DELTAS and not _is_copy(entry):
+            memory.messages += _is_message(entry.raw)
         return ()
+
+
+def _is_of_main_thread(event: ev.Event) -> bool:
+    return isinstance(event, _Message) and event.subagent is None
 
 
 def _is_copy(entry: Entry) -> bool:

@@ -54,7 +54,9 @@ export function Rewind({ live, message, onClose }: { live: LiveSession; message:
           <p>
             {files.length
               ? `${files.length} file${files.length === 1 ? "" : "s"} would be restored to their state before this message` +
-                ` (${preview.insertions ?? 0} lines added, ${preview.deletions ?? 0} removed).`
+                (preview.insertions === undefined
+                  ? "."
+                  : ` (${preview.insertions} lines added, ${preview.deletions ?? 0} removed).`)
               : "No file has changed since this message."}
           </p>
           <ul class="files mono">
