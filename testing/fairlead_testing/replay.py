@@ -106,6 +106,12 @@ class LogScene:
         self.moment = 0
         self.feed = Hub(SESSION, self)
 
+    @property
+    def foreign(self) -> bool:
+        """Whether the agent's records do not have the form of the CLI."""
+        events = (ev.decode(entry.event) for entry in self._recorded.entries if entry.kind == "session.opened")
+        return any(isinstance(event, ev.SessionOpened) and event.foreign for event in events)
+
     def log(self) -> list[Entry]:
         gone = self._recorded.gone
         return [entry for entry in self._recorded.entries[: self.moment] if gone.get(entry.seq, _FULL) > self.moment]

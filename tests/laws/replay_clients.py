@@ -60,7 +60,8 @@ class DirectReplay(ReplayClient):
         self.client = DirectClient()
 
     def encoder(self) -> FrameEncoder:
-        return DirectEncoder()
+        assert isinstance(self.scene, LogScene)
+        return DirectEncoder(self.scene.foreign)
 
     def take(self, payload: bytes) -> None:
         self.client.feed(payload)

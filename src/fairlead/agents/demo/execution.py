@@ -13,7 +13,7 @@ from fairlead.agents.demo.session import DemoSession
 from fairlead.agents.demo.thread import Stopped, Thread, TurnOver
 from fairlead.agents.demo.tools import Outcome, Record, ToolFailed, ToolRun, new_id
 from fairlead.model import events as ev
-from fairlead.model.ids import CallId, subagent_id
+from fairlead.model.ids import CallId, SubagentId
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Executor:
         return f"Command running in background with ID: {task}.", {"backgroundTaskId": task}
 
     async def _subagent(self, run: ToolRun, arguments: Record) -> Outcome:
-        child = subagent_id("demo", run.call)
+        child = SubagentId(run.call)
         title, prompt = str(arguments.get("description") or ""), str(arguments.get("prompt") or "")
         background = arguments.get("run_in_background") is not False
         which: dict[str, Any] = {"child": child, "call": CallId(run.call), "subagent": run.subagent}

@@ -6,8 +6,11 @@ outside the session's turns gets a separate turn, which is closed right after it
 """
 
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any, Final, TypedDict, Unpack, assert_never
+
+from msgspec.structs import replace
 
 from fairlead.clients.happy import envelopes as en
 from fairlead.clients.happy import memory as mem
@@ -15,6 +18,7 @@ from fairlead.clients.happy.envelopes import Envelope, envelope_id
 from fairlead.clients.happy.memory import HeldEnd, MappedRequest, MappedSubagent, MapperMemory
 from fairlead.model import events as ev
 from fairlead.model.content import ImageBlock, TextBlock, plain_text
+from fairlead.model.events.base import SubagentEvent
 from fairlead.model.formats.bounded_tables import put, trim
 from fairlead.model.ids import SessionId, event_id, is_uuid, subagent_id, turn_id
 from fairlead.model.store import Entry
@@ -50,7 +54,7 @@ class HappyReducer(MemoryReducer[MapperMemory]):
         self._made: list[Made] = []
 
     def step(self, entry: Entry) -> Sequence[Made]:
-        event = ev.decode(entry.event)
+        event = with_happy_ids(ev.decode(entry.event))
         self._made = []
         self._dispatch(event)
         if self._memory.turn and not self._memory.base:
@@ -338,3 +342,16 @@ def _record(event: ev.Event) -> str:
 
 def _hash(words: str) -> str:
     return hashlib.sha256(words.strip().encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+_HAPPY_ID: Final = re.compile("c[0-9a-f]{23}")
+
+
+def with_happy_ids(event: ev.Event) -> ev.Event:
+    """Name subagents by the formula that clients know. Claude Code's have such names already; other agents name a
+    subagent by its call."""
+    if event.subagent is not None and not _HAPPY_ID.fullmatch(event.subagent):
+        event = replace(event, subagent=subagent_id("claude", event.subagent))
+    if isinstance(event, SubagentEvent) and not _HAPPY_ID.fullmatch(event.child):
+        event = replace(event, child=subagent_id("claude", event.call))
+    return event

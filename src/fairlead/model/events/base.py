@@ -44,7 +44,8 @@ class DeltaEvent(EventBase, frozen=True, kw_only=True):
 
 
 class SubagentEvent(EventBase, frozen=True, kw_only=True):
-    """The subagent `child`, which `call` started, begins, ends, or is found to have sent earlier messages."""
+    """The subagent `child`, which `call` started, begins, ends, or is found to have sent earlier messages. Agents whose
+    records do not have the form of the CLI name a subagent by its call."""
 
     child: SubagentId
     call: CallId

@@ -1,6 +1,7 @@
 """Events as records in the form of the CLI, for clients that show such records and agents that write others. Pure.
 
-Each block is streamed as a message of its own, so that every record depends on one event only.
+Each block is streamed as a message of its own, and a subagent has the name of the call that started it, so that every
+record depends on one event only.
 """
 
 import hashlib
@@ -23,12 +24,15 @@ def cli_records(event: ev.Event, session: SessionId) -> Sequence[Line]:
             return (_init(event, session),)
         case ev.UserMessage():
             message = {"role": "user", "content": to_wire(event.content)}
-            return (_record("user", event.message, session, message=message),)
+            return (_record("user", event.message, session, event, message=message),)
         case ev.TextDelta():
             return _streamed(event, session, {"type": "text", "text": ""}, {"type": "text_delta", "text": event.text})
         case ev.ThinkingDelta():
             block = {"type": "thinking", "thinking": ""}
             return _streamed(event, session, block, {"type": "thinking_delta", "thinking": event.text})
+        case ev.InputDelta():
+            call: Line = {"type": "tool_use", "id": event.call, "name": event.name, "input": {}}
+            return _streamed(event, session, call, {"type": "input_json_delta", "partial_json": event.json})
         case ev.Text():
             return _block(event, session, {"type": "text", "text": event.text})
         case ev.Thinking():
@@ -55,8 +59,8 @@ def record_uuid(event: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"
 
 
-def _record(kind: str, uuid: str, session: SessionId, **fields: Any) -> Line:
-    return {"type": kind, **fields, "parent_tool_use_id": None, "session_id": session, "uuid": uuid}
+def _record(kind: str, uuid: str, session: SessionId, source: ev.Event, /, **fields: Any) -> Line:
+    return {"type": kind, **fields, "parent_tool_use_id": source.subagent, "session_id": session, "uuid": uuid}
 
 
 def _init(event: ev.AgentReady, session: SessionId) -> Line:
@@ -75,7 +79,7 @@ def _init(event: ev.AgentReady, session: SessionId) -> Line:
     }
 
 
-def _streamed(event: ev.TextDelta | ev.ThinkingDelta, session: SessionId, block: Line, delta: Line) -> list[Line]:
+def _streamed(event: ev.Delta, session: SessionId, block: Line, delta: Line) -> list[Line]:
     """A piece of a block; the first begins the message and the block."""
     steps: list[Line] = [{"type": "content_block_delta", "index": event.block, "delta": delta}]
     if event.offset == 0:
@@ -96,7 +100,7 @@ def _block(event: ev.Text | ev.Thinking | ev.ToolCalled, session: SessionId, blo
         "stop_reason": None,
         "usage": {"input_tokens": 0, "output_tokens": 0},
     }
-    whole = _record("assistant", record_uuid(event.id), session, message=message)
+    whole = _record("assistant", record_uuid(event.id), session, event, message=message)
     if not event.marks:
         return [whole]
     ends: list[Line] = [{"type": "content_block_stop", "index": event.block}, {"type": "message_stop"}]
@@ -104,7 +108,7 @@ def _block(event: ev.Text | ev.Thinking | ev.ToolCalled, session: SessionId, blo
 
 
 def _stream_event(event: ev.Event, number: int, step: Line, session: SessionId) -> Line:
-    return _record("stream_event", record_uuid(f"{event.id}/{number}"), session, event=step)
+    return _record("stream_event", record_uuid(f"{event.id}/{number}"), session, event, event=step)
 
 
 def _result_of_call(event: ev.ToolEnded, session: SessionId) -> Line:
@@ -113,7 +117,7 @@ def _result_of_call(event: ev.ToolEnded, session: SessionId) -> Line:
     if event.is_error:
         block["is_error"] = True
     message = {"role": "user", "content": [block]}
-    return _record("user", record_uuid(event.id), session, message=message, tool_use_result=event.data)
+    return _record("user", record_uuid(event.id), session, event, message=message, tool_use_result=event.data)
 
 
 def _result(event: ev.TurnEnded, session: SessionId) -> Line:
