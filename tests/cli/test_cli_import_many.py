@@ -124,8 +124,8 @@ async def imported(tmp_path: Path, count: int) -> None:
     assert rows_of(tmp_path / "data") == dict.fromkeys(sessions, 4)
 
 
-async def test_300_files_interrupted_and_imported_again(tmp_path: Path) -> None:
-    await imported(tmp_path, 300)
+async def test_100_files_interrupted_and_imported_again(tmp_path: Path) -> None:
+    await imported(tmp_path, 100)
 
 
 @pytest.mark.long
