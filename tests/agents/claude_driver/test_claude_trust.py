@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fairlead.agents import folder_files
 from fairlead.agents.claude import trust
 from fairlead.agents.claude.trust import describe
 
@@ -183,7 +184,7 @@ def test_the_display_of_large_and_many_files_is_bounded_but_the_digest_covers_al
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trust, "MOST_BYTES", 10)
-    monkeypatch.setattr(trust, "SHOWN_FILES", 3)
+    monkeypatch.setattr(folder_files, "SHOWN_FILES", 3)
     write(project / ".claude/settings.json", "x" * 11)
     first = describe(str(project), home(project))
     assert first.other == (".claude/settings.json: too large or not readable",)
