@@ -15,6 +15,7 @@ from e2e.dialin_harness import dialing
 from e2e.gateway_harness import open_gateway, settings
 from e2e.harness import LAST_DIAL_IN, OLDEST, on_versions
 from fairlead_testing.model_api import ScriptedModel
+from fairlead_testing.replay import settled
 from patience import PATIENCE
 
 Message = dict[str, Any]
@@ -92,6 +93,8 @@ async def dialed(program: Path, env: dict[str, str], cwd: Path, *words: str) -> 
             if process.returncode is None:
                 process.kill()
             await process.communicate()
+            # A connection that was being accepted when the server closed gets its handler, which the server waits for.
+            await settled()
 
 
 JSON_IN = ("--input-format", "stream-json")

@@ -56,7 +56,14 @@ export function Composer({ live }: { live: LiveSession }) {
     wire.notify("typing", { session: live.id });
   };
 
-  const add = async (files: Iterable<File>) => {
+  // One after another: attachments stand in the order in which they were chosen, however long each takes to read.
+  const adding = useRef(Promise.resolve());
+  const add = (files: Iterable<File>) => {
+    const chosen = [...files];
+    adding.current = adding.current.then(() => addAll(chosen));
+    return adding.current;
+  };
+  const addAll = async (files: File[]) => {
     for (const one of files) {
       try {
         const made = await attach(one);
