@@ -5,11 +5,12 @@ import pytest
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.agents import CAPABILITIES
-from fairlead.model.content import TextBlock
+from fairlead.model.content import ImageBlock, TextBlock
 from fairlead.model.errors import AgentRefused
 from fairlead.model.ids import MessageId, RequestId, SessionId
 from sessions.harness import ANN, SESSION, CoreHarness
 
+PICTURE = ImageBlock({"type": "base64", "media_type": "image/png", "data": "aGk="})
 CHILD = SessionId("5f0c1e8e-4d58-4a3a-9a3c-0d5f3a1f0009")
 
 
@@ -28,6 +29,8 @@ def plain(harness: CoreHarness, monkeypatch: pytest.MonkeyPatch) -> CoreHarness:
         cmd.Steer(session=SESSION, content=(TextBlock("also"),)),
         cmd.SetThinking(session=SESSION, budget=1000),
         cmd.SetVariables(session=SESSION, variables={"A": "b"}),
+        cmd.Send(session=SESSION, content=(TextBlock("look"), PICTURE)),
+        cmd.StartHandover(session=SESSION, link="terminal"),
     ],
 )
 async def test_a_command_that_the_agent_cannot_follow_is_refused(plain: CoreHarness, command: cmd.Command) -> None:

@@ -21,7 +21,7 @@ PROGRAM = Path(__file__).with_name("program.py")
 
 
 class RunbookKind(StdioKind):
-    """Implements `model.agents.AgentKind`. Without capabilities: no fork, no rewind, no messages into a turn."""
+    """Implements `model.agents.AgentKind`. Without capabilities: no pictures, no fork, no messages into a turn."""
 
     tools = ToolCatalogue(tools={TOOL: Tool(effect="shell", argument="command")})
 

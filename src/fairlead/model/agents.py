@@ -18,9 +18,22 @@ from fairlead.model.store import Origin
 from fairlead.model.tools import ToolCatalogue
 from fairlead.model.web.routes import ClientProtocol
 
-Capability = Literal["rewind", "fork", "steer", "thinking", "edited_input", "variables"]
-"""What an agent may be able to do beyond a conversation: restore files, continue in a copy of the conversation, accept
-messages in a running turn, a thinking budget, a changed input of a tool, environment variables while it runs."""
+Capability = Literal[
+    "rewind",
+    "fork",
+    "steer",
+    "thinking",
+    "edited_input",
+    "variables",
+    "images",
+    "questions",
+    "plan",
+    "resume",
+    "terminal",
+    "transcripts",
+    "cost",
+]
+"""What an agent may be able to do beyond a conversation in text (docs/reference/agents.md describes each)."""
 CAPABILITIES: Final[frozenset[Capability]] = frozenset(get_args(Capability))
 
 

@@ -15,6 +15,7 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import Capability
 from fairlead.model.auth import Identity
+from fairlead.model.content import ImageBlock
 from fairlead.model.errors import AgentRefused, BadRequest, FairleadError, NotAllowed
 from fairlead.model.ids import MessageId, event_id
 from fairlead.model.policy import Behavior
@@ -38,6 +39,20 @@ NEEDS: Final[dict[type[cmd.Command], tuple[Capability, str]]] = {
     cmd.SetVariables: ("variables", "accept environment variables while it runs"),
 }
 """The capability that a command needs, and how it is named in an error."""
+
+
+IMAGES: Final[tuple[Capability, str]] = ("images", "see pictures: send text, or the path of a file")
+TERMINAL: Final[tuple[Capability, str]] = ("terminal", "run in a terminal")
+
+
+def _needed(command: cmd.Command) -> tuple[Capability, str] | None:
+    match command:
+        case cmd.Send() | cmd.Steer() if any(isinstance(block, ImageBlock) for block in command.content):
+            return IMAGES
+        case cmd.StartHandover(link="terminal"):
+            return TERMINAL
+        case _:
+            return NEEDS.get(type(command))
 
 
 class Session:
@@ -139,7 +154,7 @@ class Session:
 
     def require_capability(self, command: cmd.Command) -> None:
         """Raise AgentRefused if the agent lacks what this command needs."""
-        needed = NEEDS.get(type(command))
+        needed = _needed(command)
         if needed is not None and needed[0] not in self.kind.capabilities:
             raise AgentRefused(f"The agent {self.kind.name} cannot {needed[1]}.", capability=needed[0])
 

@@ -66,7 +66,9 @@ export interface SessionView {
   cannot?: Capability[];
 }
 
-export type Capability = "rewind" | "fork" | "steer" | "thinking" | "edited_input" | "variables";
+export type Capability =
+  | ("rewind" | "fork" | "steer" | "thinking" | "edited_input" | "variables")
+  | ("images" | "questions" | "plan" | "resume" | "terminal" | "transcripts" | "cost");
 
 export interface EventPage {
   session: string;

@@ -160,6 +160,11 @@ class AcpAgent(LineDriver):
             raise AgentFailed(advice) from refused
 
     @property
+    def accepts_images(self) -> bool:
+        capabilities = as_dict(self._answers.get("agentCapabilities"))
+        return as_dict(capabilities.get("promptCapabilities")).get("image") is True
+
+    @property
     def _session_capabilities(self) -> dict[str, Any]:
         return as_dict(as_dict(self._answers.get("agentCapabilities")).get("sessionCapabilities"))
 

@@ -27,6 +27,7 @@ class AcpKind(StdioKind):
     """Implements `model.agents.AgentKind`."""
 
     tools = CATALOGUE
+    capabilities = frozenset({"images", "questions", "plan", "resume", "cost"})
     own_files = OWN_FILES
 
     def __init__(self, settings: StdioSettings, clock: Clock) -> None:
@@ -40,6 +41,8 @@ class AcpKind(StdioKind):
         running = self._running.get(agent_session)
         if running is not None and running.busy:
             raise AgentRefused("A running turn of this agent accepts no messages: wait for its end, or interrupt it.")
+        if running is not None and not running.accepts_images and any(isinstance(b, ImageBlock) for b in content):
+            raise AgentRefused(f"The agent {self.name} cannot see pictures: send text.", capability="images")
         params = {"sessionId": agent_session, "prompt": [_block(block) for block in content]}
         return Record(wire.request_line(message, wire.PROMPT, params)[:-1], "gateway")
 

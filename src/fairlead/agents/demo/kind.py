@@ -30,7 +30,7 @@ class DemoKind(StdioKind):
     """Implements `model.agents.AgentKind`. HOME in the settings is the demo's own folder."""
 
     tools = CATALOGUE
-    capabilities = CAPABILITIES - {"variables"}
+    capabilities = CAPABILITIES - {"variables", "terminal", "transcripts"}
 
     async def info(self) -> AgentInfo:
         os.makedirs(self._settings.host["HOME"], mode=0o700, exist_ok=True)

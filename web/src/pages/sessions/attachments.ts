@@ -15,10 +15,12 @@ const LARGEST_TEXT = 512 << 10;
 
 export class Unusable extends Error {}
 
-export async function attach(file: File): Promise<Attachment> {
+/** `pictures`: whether the agent can see them. */
+export async function attach(file: File, pictures: boolean): Promise<Attachment> {
   const name = file.name || "pasted";
   const made = { id: crypto.randomUUID(), name };
   if (PICTURES.has(file.type)) {
+    if (!pictures) throw new Unusable(`${name} cannot be sent: the agent of this session cannot see pictures.`);
     const small = file.size > LARGEST / 2 && file.type !== "image/gif" ? await shrink(file) : file;
     if (small.size > LARGEST) throw new Unusable(`${name} is larger than ${LARGEST >> 20} MB.`);
     const data = await base64(small);

@@ -66,7 +66,7 @@ export function Composer({ live }: { live: LiveSession }) {
   const addAll = async (files: File[]) => {
     for (const one of files) {
       try {
-        const made = await attach(one);
+        const made = await attach(one, live.can("images"));
         setAttached((before) => [...before, made]);
       } catch (error) {
         toastError(error);
@@ -222,7 +222,7 @@ export function Composer({ live }: { live: LiveSession }) {
             }}
           />
           <Button label="Attach files" icon="attach" kind="quiet" bare onClick={() => file.current?.click()} />
-          {touch.matches && (
+          {touch.matches && live.can("images") && (
             <Button label="Take photo" icon="camera" kind="quiet" bare onClick={() => camera.current?.click()} />
           )}
           <Choices live={live} />
