@@ -1,16 +1,17 @@
 """Approvals in real browsers: the card shows what will run, only one answer counts, and all see whose it was."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, FilePayload, expect
 
 from browser.chromium import async_fixture, eventually
-from browser.ui_harness import HOSTILE, PHONE, UiHarness, open_ui
+from browser.ui_harness import DOT, HOSTILE, PHONE, UiHarness, open_ui
 from patience import PATIENCE
 from sessions.harness import FakeAgent
 
@@ -247,6 +248,12 @@ async def test_only_what_the_agent_can_do_is_offered(
     for name in ("Steer", "Thinking budget", "Edit…"):
         await expect(page.get_by_role("button", name=name, exact=True)).to_have_count(int(able))
     await expect(page.locator(".user").get_by_role("button", name="Message actions")).to_have_count(int(able))
+    picture: FilePayload = {"name": "dot.png", "mimeType": "image/png", "buffer": base64.b64decode(DOT)}
+    await page.get_by_label("Files to attach").set_input_files(picture)
+    if able:
+        await expect(page.get_by_role("list", name="Attachments").locator("li")).to_have_count(1)
+    else:
+        await expect(page.locator(".toast", has_text="cannot see pictures")).to_be_visible()
     await page.get_by_role("button", name="Session menu").click()
     await expect(page.get_by_role("menuitem", name="Rename…")).to_be_visible()
     await expect(page.get_by_role("menuitem", name="Fork session")).to_have_count(int(able))

@@ -7,14 +7,11 @@ import pytest
 from playwright.async_api import Browser, Locator, expect
 
 from browser.chromium import async_fixture, eventually
-from browser.ui_harness import PHONE, Device, UiHarness, open_ui
+from browser.ui_harness import DOT, PHONE, Device, UiHarness, open_ui
 from fairlead.config import AgentConfig
 from patience import PATIENCE
 
 expect.set_options(timeout=PATIENCE * 1000)
-
-DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-"""An image of one pixel."""
 
 
 @async_fixture

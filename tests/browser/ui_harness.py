@@ -44,6 +44,9 @@ async () => {
     (one) => `${one.id}: ${one.help}: ${one.nodes.map((node) => node.html).slice(0, 3).join(" | ")}`);
 }
 """
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""A picture, in base64."""
+
 HOSTILE = (
     "<img src=x onerror=\"window.pwned='img'\">",
     "<script>window.pwned='script'</script>",

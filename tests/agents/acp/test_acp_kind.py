@@ -1,5 +1,6 @@
 """An ACP agent of the settings as a kind of agent."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -12,12 +13,22 @@ from fairlead.agents.stdio_kind import StdioSettings
 from fairlead.config import AgentConfig, Config
 from fairlead.model.agents import Launch
 from fairlead.model.commands import Link, Settings
-from fairlead.model.errors import AgentMissing, AgentNotRunning, BadRequest
-from fairlead.model.ids import SessionId
+from fairlead.model.content import ImageBlock, TextBlock
+from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentRefused, BadRequest
+from fairlead.model.ids import MessageId, SessionId
 from fairlead.system.clock import SystemClock
 from fairlead.wiring.agents import agent_kinds, choose_agent
 
 SESSION = SessionId("5f0c1e8e-4d58-4a3a-9a3c-0d5f3a1f0001")
+PICTURE = ImageBlock({"type": "base64", "media_type": "image/png", "data": "aGk="})
+ANSWERS = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    able = {"promptCapabilities": json.loads(sys.argv[1])}
+    result = {"protocolVersion": 1, "agentCapabilities": able, "sessionId": "s1"}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), "result": result}), flush=True)
+"""
 PRINTS_ITS_ENVIRONMENT = "import os, sys; sys.stderr.write(str(sorted(os.environ)))"
 
 
@@ -76,6 +87,22 @@ async def test_an_agent_does_not_start_with_settings_that_no_person_has_trusted(
         await kind("cat").launch(launch(tmp_path), MemorySink())
     with pytest.raises(AgentNotRunning):  # it starts, and ends at once
         await kind("true").launch(launch(tmp_path, trusted=True), MemorySink())
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("able", [True, False])
+async def test_pictures_are_sent_only_to_an_agent_that_accepts_them(tmp_path: Path, able: bool) -> None:
+    mine = kind(sys.executable, "-c", ANSWERS, json.dumps({"image": able}))
+    agent = await mine.launch(launch(tmp_path), MemorySink())
+    try:
+        assert b"look" in mine.prompt([TextBlock("look")], MessageId("m1"), "s1").raw
+        if able:
+            assert b"image/png" in mine.prompt([PICTURE], MessageId("m2"), "s1").raw
+        else:
+            with pytest.raises(AgentRefused, match="cannot see pictures"):
+                mine.prompt([PICTURE], MessageId("m2"), "s1")
+    finally:
+        await agent.stop("the test is over")
 
 
 async def test_names_of_agents_are_checked(tmp_path: Path) -> None:
