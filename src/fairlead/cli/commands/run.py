@@ -37,7 +37,9 @@ def run(
     mode: Annotated[
         str | None, typer.Option(metavar="MODE", help="Permission mode: default, plan, acceptEdits, ...")
     ] = None,
-    agent: Annotated[str | None, typer.Option(metavar="AGENT", help="The agent: claude or demo.")] = None,
+    agent: Annotated[
+        str | None, typer.Option(metavar="AGENT", help="The agent: claude, demo or a name in the setting agents.")
+    ] = None,
     session: Annotated[str | None, typer.Option(metavar="ID", help="Continue this session.")] = None,
     title: Annotated[str | None, typer.Option(metavar="TITLE", help="Title of the new session.")] = None,
     yes_to: Annotated[
