@@ -56,7 +56,7 @@ async def test_a_session_whose_agent_has_no_terminal_is_refused(signed: SignedGa
         fields = {"sessionId": session, "hasSession": True, "provider": "claude", "isPlainShell": False}
         await client.begin(signed.project, **fields)
         await client.until(lambda: client.errors)
-        assert "runs on stdio only" in client.errors[0]
+        assert "The agent demo cannot run in a terminal" in client.errors[0]
     # The session still works as before.
     frames = await signed.run(session, "SCRIPT:text one")
     assert frames[-1]["success"] is True

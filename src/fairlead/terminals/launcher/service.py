@@ -157,6 +157,8 @@ class ProgramLauncher:
             try:
                 return await self._resumed(who, name, wanted)
             except (AgentFailed, NotFound, BadId) as error:
+                if "capability" in error.data:
+                    raise  # no agent of this kind has a terminal
                 lost = error.message
                 extra = {"session": wanted.session, "error": lost}
                 log.info("a session could not be resumed in a terminal", extra=extra)
