@@ -18,7 +18,16 @@ from fairlead.model.errors import BadRequest
 
 ENV_PREFIX = "FAIRLEAD_"
 # Variables that other parts of the program read: the first admin token, the address and name of a client.
-NOT_SETTINGS = frozenset({"FAIRLEAD_TOKEN", "FAIRLEAD_URL", "FAIRLEAD_CONFIG", "FAIRLEAD_CACHE", "FAIRLEAD_NO_SKIP"})
+NOT_SETTINGS = frozenset(
+    {
+        "FAIRLEAD_TOKEN",
+        "FAIRLEAD_URL",
+        "FAIRLEAD_CONFIG",
+        "FAIRLEAD_CACHE",
+        "FAIRLEAD_NO_SKIP",
+        "FAIRLEAD_SHIM",
+    }
+)
 
 
 def _about(text: str, **limits: Any) -> msgspec.Meta:
@@ -149,6 +158,23 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     deny: Annotated[tuple[str, ...], _about("Permission rules that deny; they override all other rules.")] = ()
     ask: Annotated[tuple[str, ...], _about("Permission rules that always ask a person.")] = ()
     allow_bypass: Annotated[bool, _about("Whether sessions may use the mode bypassPermissions.")] = False
+    shim_policy: Annotated[
+        Literal["observe", "full"],
+        _about(
+            "What the policy does in sessions of the shim (fairlead claude). observe: it denies what a rule or the "
+            "fence denies, and the program that runs the shim decides the rest; full: as in other sessions."
+        ),
+    ] = "observe"
+    shim_approvals: Annotated[
+        bool,
+        _about(
+            "Whether people answer permission requests in sessions of the shim even if the program that runs it "
+            "cannot. The agent then waits for an answer, where Claude Code alone would deny."
+        ),
+    ] = False
+    shim_wait_ms: Annotated[
+        int, _about("How long the shim waits for an answer of the gateway before it runs without it.", ge=1)
+    ] = 300
     mcp: Annotated[dict[str, McpConfig], _about("MCP servers that sessions may request by name (a table).")] = {}
     tls_cert: Annotated[str, _about("Certificate file, with tls_key: serve over TLS.")] = ""
     tls_key: Annotated[str, _about("Private key file of tls_cert.")] = ""

@@ -49,6 +49,14 @@ class AgentCommand(msgspec.Struct, frozen=True):
     env: tuple[str, ...] = ()
 
 
+class ShimSettings(msgspec.Struct, frozen=True):
+    """How the gateway treats a process that a shim lends it. `observe`: the policy only denies, and the shim's caller
+    decides the rest; `approvals`: people answer permission requests even if the caller cannot."""
+
+    observe: bool = True
+    approvals: bool = False
+
+
 class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     """`host` is the gateway's own environment; an agent gets the variables that every program needs and those in
     `pass_env`. `data` is the gateway's folder. `sandbox`: with None, agents see everything that their user can see."""
@@ -70,6 +78,7 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     """The address of the gateway, for agents that dial in."""
     certificate: str = ""
     tokens: DialInTokens | None = None
+    shim: ShimSettings = ShimSettings()
     terminals: Terminals | None = None
 
     @property

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from fairlead.agents.links import Link
 from fairlead.model.agents import AgentSink, Decision, Exit, Record
-from fairlead.model.errors import AgentFailed, AgentNotRunning, HistoryMissing
+from fairlead.model.errors import AgentFailed, AgentNotRunning, AgentRefused, HistoryMissing
 from fairlead.model.ids import RequestId
 from fairlead.system.clock import Clock
 from fairlead.system.tasks import TaskSet
@@ -47,6 +47,13 @@ class AgentDriver(ABC):
     @property
     def running(self) -> bool:
         return self._process.running
+
+    @property
+    def lent(self) -> bool:
+        return False
+
+    async def release(self) -> None:
+        raise AgentRefused("This agent is a process of the gateway: it can be stopped, but not released.")
 
     async def stop(self, reason: str) -> Exit:
         """Run the stop sequence. The sink's `exited` may be called after this returns."""

@@ -23,6 +23,7 @@ from fairlead.model.agents import (
     Interpreter,
     InvitedAgent,
     Launch,
+    LentProcess,
     ProcessInfo,
     Record,
 )
@@ -155,6 +156,9 @@ class StdioKind(ABC):
         )
 
     async def invite(self, launch: Launch, sink: AgentSink) -> InvitedAgent:
+        raise BadRequest(NO_OTHER_LINK.format(self.name))
+
+    async def attach(self, launch: Launch, process: LentProcess, sink: AgentSink) -> InvitedAgent:
         raise BadRequest(NO_OTHER_LINK.format(self.name))
 
     def protocol(self) -> ClientProtocol | None:

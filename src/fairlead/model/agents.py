@@ -41,12 +41,13 @@ class Record(msgspec.Struct, frozen=True):
     """One message of the agent's own wire, with its original bytes (without the newline).
 
     `at`: the time of the message, in milliseconds since 1970, if it is earlier than its arrival (a transcript's row).
-    `name`: its own id (its uuid), if the caller knows it."""
+    `name`: its own id (its uuid), if the caller knows it. `by`: the person who sent it, for a prompt."""
 
     raw: bytes
     origin: Origin = "agent"
     at: int = 0
     name: str = ""
+    by: str = ""
 
 
 class Interpretation(msgspec.Struct, frozen=True):
@@ -107,7 +108,8 @@ class ToolCheck(msgspec.Struct, frozen=True):
 
     `folder`: the agent's current folder, if it reports one; its shell may have left the session's folder. `used`: the
     agent has used the tool without asking. A denial comes too late then: what a rule or the fence denies is logged as
-    an error, and the driver interrupts the turn."""
+    an error, and the driver interrupts the turn. `observed`: only a denial by a rule or the fence counts, because the
+    agent's own caller decides the rest."""
 
     call: CallId
     tool: str
@@ -115,6 +117,7 @@ class ToolCheck(msgspec.Struct, frozen=True):
     mode: str = ""
     folder: str = ""
     used: bool = False
+    observed: bool = False
 
 
 class PermissionRequest(msgspec.Struct, frozen=True):
@@ -153,6 +156,12 @@ class AgentSink(Protocol):
     async def check(self, call: ToolCheck) -> Verdict: ...
     async def permission_requested(self, ask: PermissionRequest) -> None: ...
     async def permission_cancelled(self, request: RequestId) -> None: ...
+    async def permission_answered(self, request: RequestId, decision: Decision, by: str) -> bool:
+        """The agent's own caller has answered. Return False if another answer counts."""
+
+    async def interrupted(self, by: str) -> None:
+        """The agent's own caller has interrupted the turn."""
+
     async def mcp(self, server: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None: ...
     async def exited(self, exit: Exit) -> None: ...
 
@@ -172,6 +181,17 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     mcp_servers: Mapping[str, Mapping[str, Any]] = {}
 
 
+class LentProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of the agent that a shim runs for its caller. `pid` is 0 on another machine than the gateway's; `by` is
+    the person who runs the shim."""
+
+    version: str
+    agent_session: str
+    pid: int = 0
+    started: str = ""
+    by: str = ""
+
+
 class Agent(Protocol):
     """A running agent. Every call raises AgentNotRunning once it has exited."""
 
@@ -186,6 +206,13 @@ class Agent(Protocol):
     @property
     def attended(self) -> bool:
         """Whether a person sits in front of it: then it is not stopped as idle."""
+
+    @property
+    def lent(self) -> bool:
+        """Whether a shim lends us the process of its caller: then it outlives the gateway."""
+
+    async def release(self) -> None:
+        """Close the connection to a lent process, which goes on without us."""
 
     async def write(self, record: Record) -> None:
         """Send a line that `AgentKind.prompt` made. The core has stored it before."""
@@ -239,6 +266,8 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     """It connects to its gateway, and keeps trying for a while when the gateway is gone."""
     in_terminal: bool = False
     """It runs on a terminal of its gateway, and gets a hang-up when the gateway is gone."""
+    lent: bool = False
+    """A shim runs it for a caller and reconnects when the gateway is back: the gateway never ends it."""
     owner: str = ""
     """The data folder of the gateway that started it, as device and inode: a copy of the folder has another value."""
 
@@ -283,6 +312,9 @@ class AgentKind(Protocol):
     async def invite(self, launch: Launch, sink: AgentSink) -> "InvitedAgent":
         """Invite an agent that a person starts and that dials in. BadRequest if this kind cannot."""
 
+    async def attach(self, launch: Launch, process: LentProcess, sink: AgentSink) -> "InvitedAgent":
+        """Expect the shim that lends us this process. BadRequest if this kind cannot."""
+
     def protocol(self) -> ClientProtocol | None:
         """The routes by which agents of this kind connect, if any."""
 
@@ -306,11 +338,19 @@ class AgentInvitation(msgspec.Struct, frozen=True, kw_only=True):
     command: str
 
 
+class ShimInvitation(msgspec.Struct, frozen=True, kw_only=True):
+    """How a shim connects. `approvals`: people answer permission requests even if the shim's caller cannot."""
+
+    url: str
+    token: str
+    approvals: bool = False
+
+
 class InvitedAgent(Protocol):
     """An agent that a person was invited to start."""
 
     @property
-    def invitation(self) -> AgentInvitation: ...
+    def invitation(self) -> AgentInvitation | ShimInvitation: ...
 
     async def arrival(self) -> Agent:
         """Wait until it has dialed in and accepts prompts. AgentNotRunning if it is cancelled or fails before that."""

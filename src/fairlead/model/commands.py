@@ -173,6 +173,16 @@ class DialIn(SessionCommand, frozen=True, kw_only=True, tag="dial_in"):
     """Invite an agent that a person starts by hand. The reply's data has url, token and command, shown once."""
 
 
+class AttachShim(SessionCommand, frozen=True, kw_only=True, tag="attach_shim"):
+    """Expect a shim that lends us the process of its caller: the CLI's version, its id of the conversation, and the
+    process if it is on this machine. The reply's data has url and token, shown once."""
+
+    version: str
+    agent_session: str
+    pid: int = 0
+    started: str = ""
+
+
 class StartHandover(SessionCommand, frozen=True, kw_only=True, tag="hand_over"):
     """Move the session to another link, with its history: at the end of the turn, or `now`, which interrupts it.
 
@@ -198,7 +208,7 @@ TurnCommand = Create | Send | Steer | Interrupt | AnswerPermission
 SettingsCommand = SetMode | SetModel | SetThinking | SetRules | Configure
 HistoryCommand = Rewind | Fork | MoveMessage | CancelMessage
 LifecycleCommand = Rename | ArchiveSession | ShareSession | Close | Delete
-AgentCommand = Control | DialIn | SetVariables | StartHandover | WithdrawHandover
+AgentCommand = Control | DialIn | AttachShim | SetVariables | StartHandover | WithdrawHandover
 Command = TurnCommand | SettingsCommand | HistoryCommand | LifecycleCommand | AgentCommand
 
 

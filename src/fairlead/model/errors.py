@@ -57,6 +57,11 @@ class OutsideRoots(NotAllowed, code="outside_roots"):
         super().__init__(message, path=path, roots=list(roots))
 
 
+class NotTrusted(NotAllowed, code="not_trusted"):
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is not trusted: allow it with fairlead trust {path}", path=path)
+
+
 class NotFound(RequestRejected, code="not_found", status=404):
     """No such session, permission, message."""
 

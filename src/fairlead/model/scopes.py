@@ -26,7 +26,7 @@ def scopes_for(command: Command) -> tuple[Scope, ...]:
             return ("approve",)
         case c.Delete(files=files):
             return ("admin",) if files else ("chat",)
-        case c.Control() | c.DialIn() | c.SetVariables():
+        case c.Control() | c.DialIn() | c.AttachShim() | c.SetVariables():
             return ("admin",)
         case c.Send() | c.Steer() | c.Interrupt() | c.Rewind() | c.MoveMessage() | c.CancelMessage():
             return ("chat",)

@@ -132,6 +132,27 @@ def answer(
     )
 
 
+def answered_by_caller(
+    state: SessionState, pending: PendingRequest, decision: Decision, by: str, cause: str
+) -> ev.PermissionResolved:
+    """Resolve a request with the answer of the agent's own caller, which is not checked: the agent obeys its caller."""
+    allowed = decision.behavior == "allow"
+    return ev.PermissionResolved(
+        id=event_id(cause, "permission.resolved"),
+        turn=state.turn,
+        request=pending.request,
+        call=pending.call,
+        tool=pending.tool,
+        behavior=decision.behavior,
+        how="person",
+        by=by,
+        message=decision.message,
+        input=pending.input,
+        updated_input=decision.updated_input if allowed else None,
+        interrupt=decision.interrupt,
+    )
+
+
 def resolve_by_policy(
     state: SessionState, about: PendingRequest | ToolCheck, verdict: Verdict, cause: str
 ) -> ev.PermissionResolved:

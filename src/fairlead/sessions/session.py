@@ -13,7 +13,7 @@ import msgspec
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.agents import Capability
+from fairlead.model.agents import Capability, LentProcess
 from fairlead.model.auth import Identity
 from fairlead.model.content import ImageBlock
 from fairlead.model.errors import AgentRefused, BadRequest, FairleadError, NotAllowed
@@ -141,6 +141,8 @@ class Session:
             case cmd.DialIn():
                 # The token is only in this reply, so a repeat cannot be answered from the log.
                 return self._reply(msgspec.structs.asdict(await self.supervisor.invite()))
+            case cmd.AttachShim():
+                return self._reply(msgspec.structs.asdict(await self.supervisor.attach(_lent(command, by))))
             case cmd.StartHandover():
                 return await self.handovers.ask(command, by)
             case cmd.WithdrawHandover():
@@ -338,6 +340,12 @@ class Session:
 
 def _changed(cause: str, by: str, **fields: Any) -> ev.SessionChanged:
     return ev.SessionChanged(id=event_id(cause, "session.changed"), by=by, **fields)
+
+
+def _lent(command: cmd.AttachShim, by: str) -> LentProcess:
+    return LentProcess(
+        version=command.version, agent_session=command.agent_session, pid=command.pid, started=command.started, by=by
+    )
 
 
 def _title(text: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 import fairlead.agents
 from fairlead.agents.acp.tools import OWN_FILES as ACP_FILES
-from fairlead.agents.context import AgentCommand, AgentContext, CreateKinds, PrivateFiles, WiredKind
+from fairlead.agents.context import AgentCommand, AgentContext, CreateKinds, PrivateFiles, ShimSettings, WiredKind
 from fairlead.agents.folder_files import merge_reports
 from fairlead.agents.links import DialInTokens
 from fairlead.config import Config, default_file
@@ -57,6 +57,7 @@ def agent_kinds(
         url=url,
         certificate=os.path.realpath(config.tls_cert) if config.tls_cert else "",
         tokens=tokens,
+        shim=ShimSettings(observe=config.shim_policy == "observe", approvals=config.shim_approvals),
         terminals=terminals,
     )
     found: dict[str, WiredKind] = {}

@@ -17,6 +17,8 @@ from fairlead.agents.claude.dialin.routes import SOCKET, DialInRoutes
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.launch import TOKEN_VARIABLE, PreparedLaunch, arguments, check_sdk_url, environment
 from fairlead.agents.claude.probe import VersionProbe, find_executable, ways
+from fairlead.agents.claude.shim.driver import ShimAgent
+from fairlead.agents.claude.shim.link import ShimLink
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
 from fairlead.agents.claude.tools import OWN_FILES, RESERVED_CONTROLS, TOOLS
 from fairlead.agents.claude.transcripts import recovery
@@ -25,10 +27,10 @@ from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.agents.claude.tui.launcher import open_terminal
-from fairlead.agents.claude.versions import Abilities, Version, dotted
+from fairlead.agents.claude.versions import Abilities, Version, dotted, parse_version
 from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.markers import InterruptMarker, TypedPrompt, encode_marker
-from fairlead.agents.context import AgentContext, PrivateFiles
+from fairlead.agents.context import AgentContext, PrivateFiles, ShimSettings
 from fairlead.agents.links import DialInTokens
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.agents.links.stdio import StdioLink, start_child
@@ -39,8 +41,10 @@ from fairlead.model.agents import (
     AgentSink,
     Interpreter,
     Launch,
+    LentProcess,
     ProcessInfo,
     Record,
+    ShimInvitation,
 )
 from fairlead.model.content import Content, to_wire
 from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentRefused, BadRequest, HistoryMissing
@@ -49,7 +53,8 @@ from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.sessions.api.folders import FolderReport
 from fairlead.system.clock import Clock
-from fairlead.system.process import ChildProcess, StopTimeouts
+from fairlead.system.process import ChildProcess, StopTimeouts, wait_orphan
+from fairlead.system.proctable import Process
 from fairlead.system.sandbox import Sandbox
 from fairlead.system.spill import SpillFiles
 from fairlead.terminals.api import Terminal, Terminals
@@ -58,6 +63,10 @@ WRITING_TRIES = 10
 WRITING_SECONDS = 0.1
 """A transcript lags behind the wire by up to a tenth of a second (measured); if it is not there after ten times that,
 it does not exist."""
+
+
+SHIM_RECONNECT_S = 60.0
+"""How long a session waits for a shim whose socket has dropped. A shim that comes later connects anew."""
 
 
 class ClaudeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +84,7 @@ class ClaudeSettings(msgspec.Struct, frozen=True, kw_only=True):
     certificate: str = ""
     """With `wss://`: the file of the gateway's certificate, which hooks trust."""
     patience: StopTimeouts = StopTimeouts()
+    shim: ShimSettings = ShimSettings()
     sandbox: Sandbox | None = None
     """The agent's sandbox; with None the agent sees everything that its user can see."""
 
@@ -279,6 +289,51 @@ class ClaudeKind:
 
         return _DialInInvitation(AgentInvitation(url=url, token=token, command=line), link.link, drive)
 
+    async def attach(self, launch: Launch, process: LentProcess, sink: AgentSink) -> "_DialInInvitation":
+        """Expect the shim of a process that its caller has started, with the caller's own version and settings."""
+        version = parse_version(process.version)
+        if version is None or not is_uuid(process.agent_session):
+            raise BadRequest("A shim sends the version of its CLI and the UUID of the conversation.")
+        url, token = self._open_access(launch.session)
+        dialed = self._open_link(launch.session, DialInLimits(tries_s=SHIM_RECONNECT_S), None)
+        cwd = _real(launch.cwd)
+        transcript = transcript_path(config_folder(self._environment()), cwd, process.agent_session)
+        spill = SpillFiles(Path(self._settings.spill), launch.session) if self._settings.spill else None
+
+        async def drive() -> ClaudeAgent:
+            await sink.started(self._lent_process(launch, process, cwd, transcript))
+            observes = self._settings.shim.observe
+            link = ShimLink(dialed, process)
+            agent = ShimAgent(
+                link,
+                sink,
+                self._clock,
+                version,
+                by=process.by,
+                observes=observes,
+                spill=spill,
+                transcript=transcript,
+            )
+            await agent.start(launch)
+            return agent
+
+        invitation = ShimInvitation(url=url, token=token, approvals=self._settings.shim.approvals)
+        return _DialInInvitation(invitation, dialed, drive)
+
+    def _lent_process(self, launch: Launch, process: LentProcess, cwd: str, transcript: Path) -> ProcessInfo:
+        return ProcessInfo(
+            session=launch.session,
+            pid=process.pid,
+            started=process.started,
+            group=0,
+            agent=self.name,
+            agent_session=process.agent_session,
+            cwd=cwd,
+            transcript=str(transcript),
+            at=self._clock.now_ms(),
+            lent=True,
+        )
+
     def _start_dial_in(self, prepared: PreparedLaunch) -> ClaudeDialIn:
         """Start the CLI with the gateway's address and a new token."""
         url, token = self._open_access(prepared.launch.session)
@@ -288,10 +343,14 @@ class ClaudeKind:
     def _expect(self, prepared: PreparedLaunch, child: ChildProcess | None) -> ClaudeDialIn:
         session, known = prepared.launch.session, Abilities(prepared.version)
         limits = DialInLimits(tries_s=known.reconnect_s, close_code=known.close_code, patience=self._settings.patience)
+        link = self._open_link(session, limits, child)
+        return ClaudeDialIn(link, prepared.version, self._clock, prepared.transcript)
+
+    def _open_link(self, session: SessionId, limits: DialInLimits, child: ChildProcess | None) -> DialInLink:
         link = DialInLink(self._clock, limits, child, lambda: self._stop_expecting(session, link))
         link.expect()
         self._dial_in_routes.open(session, link)
-        return ClaudeDialIn(link, prepared.version, self._clock, prepared.transcript)
+        return link
 
     def _start(self, prepared: PreparedLaunch, argv: list[str], env: Mapping[str, str]) -> ChildProcess:
         return start_child(argv, env=env, cwd=prepared.cwd, clock=self._clock, sandbox=self._settings.sandbox)
@@ -311,6 +370,9 @@ class ClaudeKind:
     async def follow(self, child: ProcessInfo, sink: AgentSink, after: MessageId | None) -> None:
         # The file's folder is <config>/projects/<cwd>. Not from the settings: they may have changed since the start.
         config = Path(child.transcript).parent.parent.parent
+        if child.lent:
+            # Its shim, once it reconnects, has all records, in order. The transcript is for a shim that is gone.
+            await wait_orphan(Process(child.pid, child.started), self._clock)
         await recovery.follow(child, config, sink, after, self._clock, self._settings.patience)
 
     async def forget(self, agent_session: str, cwd: str) -> None:
@@ -340,7 +402,7 @@ class ClaudeKind:
 class _DialInInvitation:
     """Implements `model.agents.InvitedAgent`."""
 
-    invitation: AgentInvitation
+    invitation: AgentInvitation | ShimInvitation
     _link: DialInLink
     _drive: Callable[[], Awaitable[ClaudeAgent]]
 
@@ -379,6 +441,7 @@ def settings_of(context: AgentContext) -> ClaudeSettings:
         spill=context.spill,
         gateway=context.url.replace("http", "ws", 1),
         certificate=context.certificate,
+        shim=context.shim,
         sandbox=context.sandbox,
     )
 

@@ -1,6 +1,6 @@
 """The bodies of the REST calls, as the reference shows them. Unknown fields are rejected, not ignored."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -27,6 +27,16 @@ class CreateSession(Body, frozen=True, kw_only=True):
     resume: str = ""
     text: str | None = None
     content: list[Any] | None = None
+
+
+class AttachShim(Body, frozen=True, kw_only=True):
+    """The process that a shim lends: the version of its CLI and the CLI's id of the conversation; `pid` and `started`
+    (its start time as the system reports it) if the shim is on the gateway's machine."""
+
+    version: str
+    agent_session: str
+    pid: Annotated[int, msgspec.Meta(ge=0)] = 0
+    started: str = ""
 
 
 class PatchSession(Body, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from fairlead.clients.native.html import HtmlRenderer
 from fairlead.clients.native.html_parts import POLICY
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
-from fairlead.model.agents import AgentInvitation
+from fairlead.model.agents import AgentInvitation, ShimInvitation
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import MessageId, SessionId, session_id
 from fairlead.model.store import Entry, SessionFilter, SessionPage, event_line
@@ -171,6 +171,21 @@ def control(request: Request) -> Steps:
 def dial_in(request: Request) -> Steps:
     """Expect an agent that a person starts. The answer has the command, with a token that is shown only once."""
     reply = yield from do(cmd.DialIn(session=request.session))
+    return json_response(reply.data)
+
+
+@routes.post(f"{PATH}/shim", "admin", "sessions.shim", body=b.AttachShim, answer=ShimInvitation)
+def attach_shim(request: Request) -> Steps:
+    """Expect a shim that lends its process to the session. The answer has a token that is shown only once."""
+    body = request.json(b.AttachShim)
+    command = cmd.AttachShim(
+        session=request.session,
+        version=body.version,
+        agent_session=body.agent_session,
+        pid=body.pid,
+        started=body.started,
+    )
+    reply = yield from do(command)
     return json_response(reply.data)
 
 

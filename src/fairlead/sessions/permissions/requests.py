@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.agents import Agent, PermissionRequest, ToolCheck
+from fairlead.model.agents import Agent, Decision, PermissionRequest, ToolCheck
 from fairlead.model.commands import AnswerPermission, Reply
 from fairlead.model.errors import AgentNotRunning, AgentRefused, FairleadError, NotAllowed
 from fairlead.model.formats.bounded_tables import keep_newest
@@ -104,6 +104,8 @@ class PermissionRequests:
         """Check a call before the agent's own rules: our denial holds whatever the settings of the project allow."""
         self._note_folder(call)
         verdict = self.judge(call.tool, call.input, call.call)
+        if call.observed and not verdict.forbids:
+            return Verdict(Behavior.ASK, "The caller of the agent decides.")
         if call.used:
             await self._report_used(call, verdict)
             return verdict
@@ -147,6 +149,16 @@ class PermissionRequests:
         if resolved.remembered:
             await self._settle_by_rules(agent)
         return reply
+
+    async def answered_by_caller(self, request: RequestId, decision: Decision, by: str) -> bool:
+        """Store the answer of the agent's own caller. Return False if the request was resolved by another answer."""
+        core = self.core
+        async with core.transaction() as transition:
+            pending = core.state.find_pending(request)
+            if pending is None:
+                return all(request != known for known, _ in core.state.decided)
+            transition.add(decide.answered_by_caller(core.state, pending, decision, by, core.services.new_uuid()))
+        return True
 
     def _check_edited(self, resolved: ev.PermissionResolved) -> None:
         """Raise AgentRefused if the person changed the input of a tool, and the agent runs it as it was."""

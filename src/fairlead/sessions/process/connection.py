@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlead.model import events as ev
-from fairlead.model.agents import Agent, AgentSink, Exit, Launch, PermissionRequest, ProcessInfo, Record, ToolCheck
+from fairlead.model.agents import (
+    Agent,
+    AgentSink,
+    Decision,
+    Exit,
+    Launch,
+    LentProcess,
+    PermissionRequest,
+    ProcessInfo,
+    Record,
+    ToolCheck,
+)
 from fairlead.model.commands import Reply
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import RequestId, event_id
@@ -43,6 +54,10 @@ class AgentConnection(AgentSink):
     cut_by: str | None = None
     """The person who wants the process stopped: an open turn counts as cancelled by them, not as failed."""
     gone: bool = False
+    again: bool = False
+    """The process is lent and was connected before: its start is in the log."""
+    released: bool = False
+    """The process is lent and goes on without us: its end is not logged."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     last_words: str = ""
 
@@ -52,6 +67,8 @@ class AgentConnection(AgentSink):
         if child.pid:  # not for a process that a person started: a restarted gateway does not look for it
             self.child = child_name(child)
             await core.services.remember_child(child)
+        if self.again:
+            return
         async with core.transaction() as transition:
             if resume:
                 transition.add(ev.SessionResumed(id=event_id(cause, "session.resumed"), agent_session=resume))
@@ -62,7 +79,7 @@ class AgentConnection(AgentSink):
         self._has_records = True
         async with self._core.transaction() as transition:
             for record in batch:
-                transition.record(record)
+                transition.record(record, by=record.by)
         self._on_records(transition.events)
 
     async def check(self, call: ToolCheck) -> Verdict:
@@ -76,6 +93,14 @@ class AgentConnection(AgentSink):
     async def permission_cancelled(self, request: RequestId) -> None:
         await self._asking.cancel(request, "the agent withdrew it")
 
+    async def permission_answered(self, request: RequestId, decision: Decision, by: str) -> bool:
+        return await self._asking.answered_by_caller(request, decision, by)
+
+    async def interrupted(self, by: str) -> None:
+        async with self._core.transaction() as transition:
+            if self._core.interpreter.turn is not None:
+                transition.interrupt(by)
+
     async def mcp(self, server: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
         servers = self._core.services.mcp
         if server not in servers:
@@ -86,9 +111,10 @@ class AgentConnection(AgentSink):
         self.gone = True
         self.last_words = exit.stderr.strip()
         try:
-            await self._log_exit(exit)
+            if not self.released:
+                await self._log_exit(exit)
+                await self._core.services.forget_child(self._core.session)
             self.agent = None
-            await self._core.services.forget_child(self._core.session)
         finally:
             self.ended.set()
         self._on_exit()
@@ -114,7 +140,7 @@ class AgentConnection(AgentSink):
                 transition.save_reply(exit_key(self.child), Reply(session=core.session))
 
 
-def child_name(child: ProcessInfo) -> str:
+def child_name(child: ProcessInfo | LentProcess) -> str:
     """A permanent name of a process: pids are reused."""
     return f"{child.pid}-{child.started}"
 

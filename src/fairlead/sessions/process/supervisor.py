@@ -13,10 +13,20 @@ from typing import Any, Protocol
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.agents import Agent, AgentInvitation, AgentKind, InvitedAgent, Launch, ProcessInfo, Record
+from fairlead.model.agents import (
+    Agent,
+    AgentInvitation,
+    AgentKind,
+    InvitedAgent,
+    Launch,
+    LentProcess,
+    ProcessInfo,
+    Record,
+    ShimInvitation,
+)
 from fairlead.model.commands import Settings
 from fairlead.model.content import Content
-from fairlead.model.errors import AgentNotRunning, Busy, FairleadError, HistoryMissing
+from fairlead.model.errors import AgentNotRunning, Busy, FairleadError, HistoryMissing, NotTrusted
 from fairlead.model.ids import MessageId, event_id
 from fairlead.sessions.commit import Commit
 from fairlead.sessions.permissions.requests import PermissionRequests
@@ -48,6 +58,9 @@ class AgentSupervisor:
         self._closing = False
         self._guest: InvitedAgent | None = None
         self._awaiting: asyncio.Task[None] | None = None
+        self._lent = ""
+        """The name of the lent process whose shim was connected last."""
+        self._waiting_for_shim: asyncio.Task[Any] | None = None
         self.pending_task: PendingTask | None = None
 
     @property
@@ -69,6 +82,11 @@ class AgentSupervisor:
             or bool(self.core.state.queue)
             or self.core.state.handover is not None
         )
+
+    @property
+    def writes_transcript(self) -> bool:
+        """Whether the transcript grows by a process whose records we get, or are about to get, from itself."""
+        return self.agent is not None or self.following or self._guest is not None
 
     @property
     def is_working(self) -> bool:
@@ -231,18 +249,56 @@ class AgentSupervisor:
         connection.agent = agent
         return agent
 
-    async def invite(self) -> AgentInvitation:
+    async def invite(self) -> AgentInvitation | ShimInvitation:
         """Invite an agent that a person starts; an idle process of ours is stopped for it."""
         async with self.starting:
-            if self.following or self.is_working:
-                raise Busy("The agent is at work: wait for its turn's end, or interrupt it.")
-            await self.end_process("an agent is to dial in")
-            await self.cancel_invitation()
+            await self._make_way("an agent is to dial in")
             launch = await self._plan(resume=True)
             connection = self._connection = self._connect(launch, self.core.services.new_uuid())
-            self._guest = await self.kind.invite(launch, connection)
-            self._awaiting = asyncio.create_task(self._await(self._guest, connection, launch))
-            return self._guest.invitation
+            return self._expect(await self.kind.invite(launch, connection), connection, launch)
+
+    async def attach(self, process: LentProcess) -> AgentInvitation | ShimInvitation:
+        """Expect the shim of a lent process; an idle process of ours is stopped for it. A shim that reconnects gets its
+        session back even in the middle of a turn."""
+        async with self.starting:
+            name = child_name(process)
+            again = bool(process.pid) and name == self._lent
+            if again:
+                await self._release()
+            else:
+                await self._make_way("a shim lends its own process")
+            await self.cancel_invitation()
+            launch = await self._plan(resume=True)
+            if not launch.trusted:
+                raise NotTrusted(launch.cwd)
+            connection = self._connection = self._connect(launch, self.core.services.new_uuid())
+            connection.again = again
+            self._lent = name
+            return self._expect(await self.kind.attach(launch, process, connection), connection, launch)
+
+    async def _make_way(self, reason: str) -> None:
+        if self.following or self.is_working:
+            raise Busy("The agent is at work: wait for its turn's end, or interrupt it.")
+        await self.end_process(reason)
+        await self.cancel_invitation()
+
+    def _expect(
+        self, guest: InvitedAgent, connection: AgentConnection, launch: Launch
+    ) -> AgentInvitation | ShimInvitation:
+        self._guest = guest
+        self._awaiting = asyncio.create_task(self._await(guest, connection, launch))
+        return guest.invitation
+
+    async def _release(self) -> None:
+        """Drop the connection to a lent process without logging its end: its shim reconnects."""
+        if self._waiting_for_shim is not None:
+            self._waiting_for_shim.cancel()
+            await asyncio.wait({self._waiting_for_shim})
+        connection = self._connection
+        if connection is not None and connection.agent is not None:
+            connection.released = True
+            await connection.agent.release()
+            await connection.ended.wait()
 
     async def _await(self, guest: InvitedAgent, connection: AgentConnection, launch: Launch) -> None:
         try:
@@ -283,7 +339,11 @@ class AgentSupervisor:
         if self._dispatching is not None:
             self._dispatching.cancel()
             await asyncio.wait({self._dispatching})
-        await self.stop("gateway stopped")
+        if self.agent is not None and self.agent.lent:
+            async with self.starting:
+                await self._release()
+        else:
+            await self.stop("gateway stopped")
 
     # --- a child of an earlier gateway ---------------------------------------------------------------------
 
@@ -297,15 +357,39 @@ class AgentSupervisor:
             if await core.log.store.find(core.session, exit_key(name)) is not None:
                 await core.services.forget_child(core.session)
                 return
+            if child.lent:
+                await self._wait_for_shim(child, name, connection)
+                return
             await self._cancel_pending()
             if end:
                 await self.kind.end(child)
             await self.kind.follow(child, connection, core.state.last_prompt)
         finally:
             self.following = False
-            if not connection.gone:
+            if not connection.gone and not connection.released:
                 await self.close_lost()
             self.schedule_next()
+
+    async def _wait_for_shim(self, child: ProcessInfo, name: str, connection: AgentConnection) -> None:
+        """Wait until the shim of a lent process reconnects, or the process has exited: then its transcript completes
+        the log. The open turn and the open requests stay as they are."""
+        self._lent = name
+        waiting = asyncio.create_task(self.kind.follow(child, connection, self.core.state.last_prompt))
+        self._waiting_for_shim = waiting
+        try:
+            await asyncio.wait({waiting})
+        except asyncio.CancelledError:
+            # The gateway stops; the next one waits again.
+            connection.released = True
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            raise
+        finally:
+            self._waiting_for_shim = None
+        if waiting.cancelled():
+            connection.released = True
+        else:
+            waiting.result()
 
     # --- log entries ---------------------------------------------------------------------------------------
 

@@ -207,7 +207,7 @@ class TranscriptImporter:
             supervisor = session.supervisor
             if session.kind.name != self.source.agent or not await self.filler.is_filled(name):
                 return
-            if supervisor.agent is not None or supervisor.following:
+            if supervisor.writes_transcript:
                 self._driven.add(name)
                 self.filler.forget(name)
             if name in self._driven:

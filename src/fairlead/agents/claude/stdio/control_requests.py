@@ -13,6 +13,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+import msgspec
+
 from fairlead.agents.claude.launch import BLOCKS_SINCE, POLICY_HOOK, must_hold
 from fairlead.agents.claude.stdio import tool_hooks
 from fairlead.agents.claude.versions import Version
@@ -49,12 +51,24 @@ class _OpenRequest:
 class ControlRequestHandler:
     """The open requests of one CLI process."""
 
-    def __init__(self, sink: AgentSink, send: Send, deliver: Deliver, clock: Clock, version: Version) -> None:
+    def __init__(
+        self,
+        sink: AgentSink,
+        send: Send,
+        deliver: Deliver,
+        clock: Clock,
+        version: Version,
+        *,
+        observes: bool = False,
+    ) -> None:
+        """`observes`: the CLI has a caller of its own, which decides. The policy denies what a rule or the fence
+        denies, and nothing else; requests wait for a person, here or at the caller."""
         self._sink = sink
         self._send = send
         self._deliver = deliver
         self._clock = clock
         self._version = version
+        self._observes = observes
         self._open: dict[str, _OpenRequest] = {}
         self._allowed: dict[str, dict[str, Any]] = {}
         self._tasks = background_tasks("a request of the agent failed")
@@ -119,6 +133,10 @@ class ControlRequestHandler:
             put(self._allowed, opened.ask.call, given, MOST_OPEN)
         await self._reply(opened, control.answer_line, tool_hooks.from_decision(decision))
 
+    def settle(self, request: RequestId) -> None:
+        """Forget a request: the caller of the CLI has answered it."""
+        self._open.pop(request, None)
+
     def open_calls(self) -> tuple[str, ...]:
         """The calls with an undecided permission request."""
         return tuple(opened.ask.call for opened in self._open.values() if opened.ask is not None)
@@ -152,7 +170,8 @@ class ControlRequestHandler:
             input=asked.input,
             suggestions=tuple(asked.permission_suggestions or ()),
         )
-        await self._sink.permission_requested(opened.ask)
+        if not self._observes:
+            await self._sink.permission_requested(opened.ask)
 
     async def _hook(self, opened: _OpenRequest, asked: control.HookCallback) -> None:
         if asked.callback_id != POLICY_HOOK:
@@ -162,7 +181,11 @@ class ControlRequestHandler:
         if isinstance(check, control.HookAnswer):
             await self._reply(opened, control.answer_line, check)
             return
-        verdict = await tool_hooks.check_policy(self._sink, check)
+        verdict = await tool_hooks.check_policy(self._sink, msgspec.structs.replace(check, observed=self._observes))
+        if self._observes:
+            answer = tool_hooks.deny(verdict.reason) if verdict.behavior is Behavior.DENY else control.HookAnswer()
+            await self._reply(opened, control.answer_line, answer)
+            return
         if verdict.behavior is Behavior.ASK and must_hold(check.tool, self._version):
             await self._hold(opened, check, verdict)
             return
