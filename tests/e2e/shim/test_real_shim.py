@@ -1,42 +1,10 @@
 """`fairlead claude` with the real CLI: its caller notices no shim, and the gateway has the session."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-
-from e2e.gateway_harness import GatewayHarness, open_gateway, settings
+from e2e.gateway_harness import GatewayHarness
 from e2e.harness import on_versions
-from e2e.shim.caller import ASKING, SHIM, STREAM_JSON, Line, asks_for, calling
-
-
-@pytest.fixture
-async def harness(
-    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
-) -> AsyncIterator[GatewayHarness]:
-    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
-    async with open_gateway(config, cli_env, cli_cwd) as opened:
-        await trust(opened, cli_cwd)
-        yield opened
-
-
-async def trust(harness: GatewayHarness, folder: Path) -> None:
-    report = (await harness.http.get("/v1/trust", params={"path": str(folder)})).json()
-    trusted = await harness.http.post("/v1/trust", json={"path": str(folder), "digest": report["digest"]})
-    assert trusted.is_success, trusted.text
-
-
-@pytest.fixture
-def shim_env(cli_env: dict[str, str], harness: GatewayHarness, claude: Path) -> dict[str, str]:
-    return {
-        **cli_env,
-        "FAIRLEAD_URL": harness.gateway.url,
-        "FAIRLEAD_TOKEN": harness.gateway.token,
-        "FAIRLEAD_CLAUDE": str(claude),
-        "FAIRLEAD_SHIM": "require",
-        "FAIRLEAD_SHIM_WAIT_MS": "60000",
-    }
-
+from e2e.shim.caller import ASKING, SHIM, STREAM_JSON, asks_for, calling
 
 SESSION = "5b9d0c1e-3c55-4a0f-9f43-0d9c1f5c8a11"
 

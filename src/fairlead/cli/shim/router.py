@@ -23,6 +23,7 @@ from fairlead.agents.claude.shim.frames import (
     pack,
 )
 from fairlead.agents.claude.wire.control import HookAnswer, answer_line, cancel_line, request_line
+from fairlead.cli.shim.own_ids import OwnIds
 from fairlead.model.formats.frames import decode_or_none
 
 
@@ -104,6 +105,7 @@ class Router:
         """The gateway's requests to the CLI."""
         self._policy_hooks: set[str] = set()
         self._cards: dict[str, _Card] = {}
+        self._own_ids = OwnIds()
         self._last_input = 0
         self._prompts = 0
         self._results = 0
@@ -122,7 +124,10 @@ class Router:
                 return self._answer_of_caller(message.answers, line)
             case "user":
                 self._prompts += 1
-                line = line if message.uuid else _with_uuid(line, self._new_id())
+                if not message.uuid:
+                    uuid = self._new_id()
+                    self._own_ids.add(uuid)
+                    line = _with_uuid(line, uuid)
                 return [*self._initialized_first(), ToCli(line), ToGateway(CallerLine(n=0, line=pack(line)))]
             case _:
                 return [ToCli(line)]
@@ -172,7 +177,8 @@ class Router:
     # --- the CLI
 
     def from_cli(self, line: bytes) -> Effects:
-        everybody: Effects = [ToCaller(line), ToGateway(CliLine(n=0, line=pack(line)))]
+        shown = self._own_ids.hide(line)
+        everybody: Effects = [*([ToCaller(shown)] if shown else []), ToGateway(CliLine(n=0, line=pack(line)))]
         if not any(mark in line for mark in _MARKS):
             return everybody
         message = decode_or_none(_messages.decode, line)

@@ -1,0 +1,36 @@
+"""A gateway that trusts the working folder, and the environment of a shim that must use it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from e2e.gateway_harness import GatewayHarness, open_gateway, settings
+
+
+@pytest.fixture
+async def harness(
+    claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
+) -> AsyncIterator[GatewayHarness]:
+    config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
+    async with open_gateway(config, cli_env, cli_cwd) as opened:
+        await trust(opened, cli_cwd)
+        yield opened
+
+
+async def trust(harness: GatewayHarness, folder: Path) -> None:
+    report = (await harness.http.get("/v1/trust", params={"path": str(folder)})).json()
+    trusted = await harness.http.post("/v1/trust", json={"path": str(folder), "digest": report["digest"]})
+    assert trusted.is_success, trusted.text
+
+
+@pytest.fixture
+def shim_env(cli_env: dict[str, str], harness: GatewayHarness, claude: Path) -> dict[str, str]:
+    return {
+        **cli_env,
+        "FAIRLEAD_URL": harness.gateway.url,
+        "FAIRLEAD_TOKEN": harness.gateway.token,
+        "FAIRLEAD_CLAUDE": str(claude),
+        "FAIRLEAD_SHIM": "require",
+        "FAIRLEAD_SHIM_WAIT_MS": "60000",
+    }
