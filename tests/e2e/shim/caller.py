@@ -17,7 +17,7 @@ Wanted = str | Callable[[Line], bool]
 
 STREAM_JSON = ("--output-format", "stream-json", "--verbose", "--input-format", "stream-json")
 ASKING = ("--permission-prompt-tool", "stdio")
-SHIM = (sys.executable, "-m", "fairlead.cli.shim")
+SHIM = (sys.executable, "-P", "-m", "fairlead.cli.shim")
 
 
 class Caller:

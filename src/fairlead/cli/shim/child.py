@@ -81,7 +81,7 @@ def _wait_and_run(gate: int, stdin: int, stdout: int) -> NoReturn:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.dup2(stdin, 0)
         os.dup2(stdout, 1)
-        os.execve(command["argv"][0], command["argv"], command["env"])
+        os.execvpe(command["argv"][0], command["argv"], command["env"])
     except OSError as error:
         os.write(2, f"fairlead: Claude Code cannot be started: {error.strerror}\n".encode())
     finally:

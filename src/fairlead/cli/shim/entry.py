@@ -35,7 +35,7 @@ def run_shim(command: Sequence[str], arguments: Sequence[str]) -> NoReturn:
     cli_env = {name: value for name, value in env.items() if not name.startswith(_OURS)}
     invocation = None if sys.stdin.isatty() else read_arguments(arguments, str(uuid.uuid4()))
     if invocation is None:
-        os.execve(argv[0], [*argv, *arguments], cli_env)
+        os.execvpe(argv[0], [*argv, *arguments], cli_env)
     try:
         status = _run_lent(argv, invocation, env, cli_env, settings.shim_wait_ms / 1000)
     except NoGateway as problem:
@@ -44,7 +44,7 @@ def run_shim(command: Sequence[str], arguments: Sequence[str]) -> NoReturn:
             _say(f"{problem} {name}={value} forbids to run Claude Code without the gateway.")
             sys.exit(ExitCode.FAILED)
         _say(f"{problem} Claude Code runs without it.")
-        os.execve(argv[0], [*argv, *arguments], cli_env)
+        os.execvpe(argv[0], [*argv, *arguments], cli_env)
     _exit_like(status)
 
 

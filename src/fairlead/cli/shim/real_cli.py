@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,7 +45,7 @@ def is_shim(file: str) -> bool:
 def version_of(command: Sequence[str], env: Mapping[str, str]) -> str:
     """The version of the CLI that this command starts; empty if it prints none."""
     # `node cli.js`: the last file of the command is the program.
-    file = os.stat(command[-1])
+    file = os.stat(shutil.which(command[-1]) or command[-1])
     key = f"{os.path.realpath(command[-1])} {file.st_mtime_ns} {file.st_size}"
     cache = Path(env.get("XDG_CACHE_HOME") or f"{env.get('HOME', '')}/.cache") / "fairlead" / "versions.json"
     known: dict[str, str] = {}

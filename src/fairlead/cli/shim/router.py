@@ -24,6 +24,7 @@ from fairlead.agents.claude.shim.frames import (
 )
 from fairlead.agents.claude.wire.control import HookAnswer, answer_line, cancel_line, request_line
 from fairlead.cli.shim.own_ids import OwnIds
+from fairlead.model.formats.bounded_tables import keep_newest
 from fairlead.model.formats.frames import decode_or_none
 
 
@@ -84,6 +85,7 @@ class _Card(msgspec.Struct):
     answer: bytes | None = None
 
 
+MOST_SETTLED: Final = 1000
 _messages: Final = msgspec.json.Decoder(_Message)
 _MARKS: Final = (b'"control_', b'"result"')
 """A line of the CLI without these needs no decoding: it is for everybody."""
@@ -105,6 +107,8 @@ class Router:
         """The gateway's requests to the CLI."""
         self._policy_hooks: set[str] = set()
         self._cards: dict[str, _Card] = {}
+        self._settled: dict[str, None] = {}
+        """Permission requests that need no answer any more, the newest ones."""
         self._own_ids = OwnIds()
         self._last_input = 0
         self._prompts = 0
@@ -122,6 +126,8 @@ class Router:
                 return self._request_of_caller(message, line)
             case "control_response" if message.answers in self._cards:
                 return self._answer_of_caller(message.answers, line)
+            case "control_response" if message.answers in self._settled:
+                return []  # too late: the CLI has its answer
             case "user":
                 self._prompts += 1
                 if not message.uuid:
@@ -151,7 +157,7 @@ class Router:
     def _answer_of_caller(self, request: str, line: bytes) -> Effects:
         copy = ToGateway(CallerLine(n=0, line=pack(line)))
         if not self.attached:
-            del self._cards[request]
+            self._settle(request)
             return [ToCli(line), copy]
         self._cards[request].answer = line
         return [copy, AwaitGateway(request)]
@@ -224,7 +230,7 @@ class Router:
         if request in self._policy_hooks:
             self._policy_hooks.discard(request)
             return [copy]
-        card = self._cards.pop(request, None)
+        card = self._settle(request) if request in self._cards else None
         if card is None:
             return [ToCaller(line)]
         return [*([ToCaller(line)] if card.shown else []), copy]
@@ -266,8 +272,12 @@ class Router:
         card = self._cards.get(request)
         if card is None or card.answer is None:
             return []
-        del self._cards[request]
+        self._settle(request)
         return [ToCli(card.answer)]
+
+    def _settle(self, request: str) -> _Card | None:
+        keep_newest(self._settled, request, None, MOST_SETTLED)
+        return self._cards.pop(request, None)
 
     def _input(self, line: bytes) -> Effects:
         message = decode_or_none(_messages.decode, line) or _Message()
@@ -291,7 +301,7 @@ class Router:
         if request in self._policy_hooks:
             self._policy_hooks.discard(request)
             return [ToCli(line)]
-        card = self._cards.pop(request, None)
+        card = self._settle(request) if request in self._cards else None
         if card is None:
             return []
         withdrawn: Sequence[Effect] = [ToCaller(cancel_line(request))] if card.shown else []
