@@ -2,7 +2,7 @@
 
 import asyncio
 
-PATIENCE = 300.0
+PATIENCE = 60.0
 """Seconds. A loaded machine must not fail a test."""
 
 

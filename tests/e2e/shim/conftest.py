@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from e2e.gateway_harness import GatewayHarness, open_gateway, settings
+from e2e.shim.caller import trust
 
 
 @pytest.fixture
@@ -14,14 +15,8 @@ async def harness(
 ) -> AsyncIterator[GatewayHarness]:
     config = settings(tmp_path / "data", tmp_path, agent="claude", claude=str(claude), pass_env=["IS_SANDBOX"])
     async with open_gateway(config, cli_env, cli_cwd) as opened:
-        await trust(opened, cli_cwd)
+        await trust(opened.http, cli_cwd)
         yield opened
-
-
-async def trust(harness: GatewayHarness, folder: Path) -> None:
-    report = (await harness.http.get("/v1/trust", params={"path": str(folder)})).json()
-    trusted = await harness.http.post("/v1/trust", json={"path": str(folder), "digest": report["digest"]})
-    assert trusted.is_success, trusted.text
 
 
 @pytest.fixture
