@@ -22,6 +22,7 @@ from fairlead.model.agents import (
     Decision,
     Exit,
     Launch,
+    LentProcess,
     PermissionRequest,
     ProcessInfo,
     Record,
@@ -66,6 +67,8 @@ class FakeAgent:
         self.control_answer: Any = {}
         self.gone = False
         self.attended = False
+        self.lent = False
+        self.released = False
         self.stopping = asyncio.Event()
         self.stop_when = asyncio.Event()
         self.stop_when.set()
@@ -116,6 +119,10 @@ class FakeAgent:
         exit = Exit(code=0)
         await self.die(exit)
         return exit
+
+    async def release(self) -> None:
+        self.released = True
+        await self.die(Exit())
 
     def needs_restart(self, old: Settings, new: Settings) -> bool:
         if (old.directories, old.link) != (new.directories, new.link):
@@ -198,6 +205,7 @@ class FakeInvitedAgent:
     def __init__(self, launch: Launch, sink: AgentSink) -> None:
         self.invitation = AgentInvitation(url="ws://here/x", token="secret", command="claude")
         self.agent = FakeAgent(launch, sink, 0)
+        self.started = ""
         self.called_off = False
         self._sink = sink
         self._decided = asyncio.Event()
@@ -213,7 +221,14 @@ class FakeInvitedAgent:
         launch = self.agent.launch
         await self._sink.started(
             ProcessInfo(
-                session=launch.session, pid=0, started="", group=0, agent="said", agent_session="", cwd=launch.cwd
+                session=launch.session,
+                pid=self.agent.pid,
+                started=self.started,
+                group=0,
+                agent="said",
+                agent_session="",
+                cwd=launch.cwd,
+                lent=self.agent.lent,
             )
         )
         return self.agent
@@ -285,6 +300,13 @@ class FakeKind:
         self.guests.append(FakeInvitedAgent(launch, sink))
         return self.guests[-1]
 
+    async def attach(self, launch: Launch, process: LentProcess, sink: AgentSink) -> "FakeInvitedAgent":
+        guest = FakeInvitedAgent(launch, sink)
+        guest.agent.lent = True
+        guest.agent.pid, guest.started = process.pid, process.started
+        self.guests.append(guest)
+        return guest
+
     async def follow(self, child: ProcessInfo, sink: AgentSink, after: MessageId | None) -> None:
         self.followed.append((child, after))
         if self.transcript:
@@ -317,6 +339,7 @@ class CoreHarness:
         self.clock = ManualClock()
         self.limits = SessionLimits(max_agents=2, idle_s=600)
         self.kind = FakeKind()
+        self.trusts = False
         self.views: dict[str, Projection] = {}
         self.news: Callable[[SessionId, What], None] = lambda session, what: None
         self.committed: Callable[[SessionId, Sequence[ev.Event]], None] = lambda session, events: None
@@ -351,7 +374,7 @@ class CoreHarness:
         return self
 
     async def _trusted(self, folder: str) -> bool:
-        return False
+        return self.trusts
 
     async def stop(self) -> None:
         await self.registry.stop()

@@ -15,6 +15,7 @@ from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Hub
 from fairlead.sessions.fanout.projections import Projections
 from fairlead.sessions.paging import all_sessions
+from fairlead.sessions.process.recovery import follow
 from fairlead.sessions.session import Session
 from fairlead.system.tasks import TaskSet
 
@@ -189,7 +190,7 @@ class Registry:
             logger.warning("cannot follow a child", extra={"session": child.session, "error": error.message})
             return
         session.supervisor.following = True
-        self.tasks.spawn(session.supervisor.follow(child, end=kill))
+        self.tasks.spawn(follow(session.supervisor, child, end=kill))
 
     async def _recover(self, session_id: SessionId) -> None:
         try:

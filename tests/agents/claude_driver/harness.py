@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
-from fairlead.model.agents import Exit, Launch, PermissionRequest, ProcessInfo, Record, ToolCheck
+from fairlead.model.agents import Decision, Exit, Launch, PermissionRequest, ProcessInfo, Record, ToolCheck
 from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentNotRunning
 from fairlead.model.ids import RequestId, SessionId
@@ -164,6 +164,13 @@ class MemorySink:
 
     async def permission_cancelled(self, request: RequestId) -> None:
         self._note("cancelled", request)
+
+    async def permission_answered(self, request: RequestId, decision: Decision, by: str) -> bool:
+        self._note("answered", (request, decision, by))
+        return True
+
+    async def interrupted(self, by: str) -> None:
+        self._note("interrupted", by)
 
     async def mcp(self, server: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
         self._note("mcp", (server, message))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.agents.claude.shim.frames import CliLine, LinesLost, decode_from_shim, pack, unpack
-from fairlead.cli.shim.outbox import Outbox
+from fairlead.cli.shim.outbox import ShimOutbox
 from fairlead.cli.shim.own_ids import OwnIds
 from fairlead.cli.shim.program import LineBuffer
 
@@ -23,7 +23,7 @@ def numbers(data: bytes) -> list[int]:
 
 
 def test_frames_are_numbered_sent_once_and_resent_until_they_are_stored() -> None:
-    outbox = Outbox()
+    outbox = ShimOutbox()
     for number in range(3):
         outbox.add(line(number))
     assert numbers(outbox.take(1 << 20)) == [1, 2, 3]
@@ -38,14 +38,14 @@ def test_frames_are_numbered_sent_once_and_resent_until_they_are_stored() -> Non
 
 
 def test_a_large_frame_is_sent_alone() -> None:
-    outbox = Outbox()
+    outbox = ShimOutbox()
     for number in range(3):
         outbox.add(line(number, 100))
     assert [numbers(outbox.take(50)) for _ in range(3)] == [[1], [2], [3]]
 
 
 def test_what_does_not_fit_is_replaced_by_a_note() -> None:
-    outbox = Outbox(limit=1000)
+    outbox = ShimOutbox(limit=1000)
     for number in range(20):
         outbox.add(line(number, 100))
     first, *rest = (decode_from_shim(frame) for frame in outbox.take(1 << 20).splitlines())

@@ -107,7 +107,10 @@ def test_all_fields_of_a_prompt_are_passed() -> None:
 
 def test_the_policy_hook_is_the_first_and_the_callers_hooks_stay() -> None:
     trial = ShimTrial()
-    mine = {"PreToolUse": [{"matcher": "Bash", "hookCallbackIds": ["mine"]}], "Stop": [{"hookCallbackIds": ["stop"]}]}
+    mine: dict[str, Any] = {
+        "PreToolUse": [{"matcher": "Bash", "hookCallbackIds": ["mine"]}],
+        "Stop": [{"hookCallbackIds": ["stop"]}],
+    }
     trial.caller_sends(request("r1", "initialize", hooks=mine, agents={"a": 1}))
     (sent,) = trial.cli
     assert sent["request"]["agents"] == {"a": 1}

@@ -17,8 +17,7 @@ from fairlead.agents.claude.dialin.routes import SOCKET, DialInRoutes
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.launch import TOKEN_VARIABLE, PreparedLaunch, arguments, check_sdk_url, environment
 from fairlead.agents.claude.probe import VersionProbe, find_executable, ways
-from fairlead.agents.claude.shim.driver import ShimAgent
-from fairlead.agents.claude.shim.link import ShimLink
+from fairlead.agents.claude.shim.attach import SHIM_RECONNECT_S, drive_lent, shim_version
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
 from fairlead.agents.claude.tools import OWN_FILES, RESERVED_CONTROLS, TOOLS
 from fairlead.agents.claude.transcripts import recovery
@@ -27,7 +26,7 @@ from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.agents.claude.tui.launcher import open_terminal
-from fairlead.agents.claude.versions import Abilities, Version, dotted, parse_version
+from fairlead.agents.claude.versions import Abilities, Version, dotted
 from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.markers import InterruptMarker, TypedPrompt, encode_marker
 from fairlead.agents.context import AgentContext, PrivateFiles, ShimSettings
@@ -63,10 +62,6 @@ WRITING_TRIES = 10
 WRITING_SECONDS = 0.1
 """A transcript lags behind the wire by up to a tenth of a second (measured); if it is not there after ten times that,
 it does not exist."""
-
-
-SHIM_RECONNECT_S = 60.0
-"""How long a session waits for a shim whose socket has dropped. A shim that comes later connects anew."""
 
 
 class ClaudeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +178,7 @@ class ClaudeKind:
             cwd=cwd,
             agent_session=agent_session,
             transcript=transcript_path(config, cwd, agent_session),
-            spill=SpillFiles(Path(self._settings.spill), launch.session) if self._settings.spill else None,
+            spill=self._spill(launch),
         )
 
     def _process(self, prepared: PreparedLaunch, link: StdioLink | ClaudeDialIn | Terminal) -> ProcessInfo:
@@ -291,48 +286,30 @@ class ClaudeKind:
 
     async def attach(self, launch: Launch, process: LentProcess, sink: AgentSink) -> "_DialInInvitation":
         """Expect the shim of a process that its caller has started, with the caller's own version and settings."""
-        version = parse_version(process.version)
-        if version is None or not is_uuid(process.agent_session):
-            raise BadRequest("A shim sends the version of its CLI and the UUID of the conversation.")
+        version = shim_version(process)
         url, token = self._open_access(launch.session)
-        dialed = self._open_link(launch.session, DialInLimits(tries_s=SHIM_RECONNECT_S), None)
+        link = self._open_link(launch.session, DialInLimits(tries_s=SHIM_RECONNECT_S), None)
         cwd = _real(launch.cwd)
-        transcript = transcript_path(config_folder(self._environment()), cwd, process.agent_session)
-        spill = SpillFiles(Path(self._settings.spill), launch.session) if self._settings.spill else None
+        prepared = PreparedLaunch(
+            launch=launch,
+            version=version,
+            command=(),
+            env={},
+            cwd=cwd,
+            agent_session=process.agent_session,
+            transcript=transcript_path(config_folder(self._environment()), cwd, process.agent_session),
+            spill=self._spill(launch),
+        )
 
         async def drive() -> ClaudeAgent:
-            await sink.started(self._lent_process(launch, process, cwd, transcript))
             observes = self._settings.shim.observe
-            link = ShimLink(dialed, process)
-            agent = ShimAgent(
-                link,
-                sink,
-                self._clock,
-                version,
-                by=process.by,
-                observes=observes,
-                spill=spill,
-                transcript=transcript,
-            )
-            await agent.start(launch)
-            return agent
+            return await drive_lent(prepared, process, link, sink, self._clock, observes=observes)
 
         invitation = ShimInvitation(url=url, token=token, approvals=self._settings.shim.approvals)
-        return _DialInInvitation(invitation, dialed, drive)
+        return _DialInInvitation(invitation, link, drive)
 
-    def _lent_process(self, launch: Launch, process: LentProcess, cwd: str, transcript: Path) -> ProcessInfo:
-        return ProcessInfo(
-            session=launch.session,
-            pid=process.pid,
-            started=process.started,
-            group=0,
-            agent=self.name,
-            agent_session=process.agent_session,
-            cwd=cwd,
-            transcript=str(transcript),
-            at=self._clock.now_ms(),
-            lent=True,
-        )
+    def _spill(self, launch: Launch) -> SpillFiles | None:
+        return SpillFiles(Path(self._settings.spill), launch.session) if self._settings.spill else None
 
     def _start_dial_in(self, prepared: PreparedLaunch) -> ClaudeDialIn:
         """Start the CLI with the gateway's address and a new token."""

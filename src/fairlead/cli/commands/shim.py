@@ -48,7 +48,7 @@ def claude(context: typer.Context) -> None:
     context_settings=_ANY_ARGUMENTS,
     epilog=examples(
         "fairlead wrap /usr/local/bin/claude -p --input-format stream-json --output-format stream-json --verbose",
-        "fairlead wrap node cli.js --version",
+        "fairlead wrap ~/node_modules/.bin/claude --version",
     ),
 )
 def wrap(context: typer.Context) -> None:

@@ -73,10 +73,10 @@ def _wait_and_run(gate: int, stdin: int, stdout: int) -> NoReturn:
             # Whoever kills the shim wants the CLI dead.
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         with os.fdopen(gate, "rb") as opened:
-            told = opened.read()
-        if not told:
+            data = opened.read()
+        if not data:
             os._exit(0)
-        command = json.loads(told.decode("utf-8", "surrogateescape"))
+        command = json.loads(data.decode("utf-8", "surrogateescape"))
         # Python ignores it, and the CLI would inherit that.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.dup2(stdin, 0)

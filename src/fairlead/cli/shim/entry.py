@@ -61,12 +61,12 @@ def _run_lent(
     from fairlead.cli.shim.child import fork_cli
 
     child = fork_cli()
-    from fairlead.cli.shim.gateway import Gateway
+    from fairlead.cli.shim.gateway import ShimGateway
     from fairlead.cli.shim.program import Shim, offer_process
     from fairlead.system.clock import SystemClock
 
-    def find() -> Gateway:
-        return Gateway(options.find(env), seconds)
+    def find() -> ShimGateway:
+        return ShimGateway(options.find(env), seconds)
 
     async def run() -> int:
         process, invitation = await offer_process(find(), invocation, argv, cli_env, child)

@@ -31,7 +31,7 @@ class _ErrorBody(msgspec.Struct):
     error: _Error = msgspec.field(default_factory=_Error)
 
 
-class Gateway:
+class ShimGateway:
     """`seconds`: how long it may take to answer."""
 
     def __init__(self, endpoint: GatewayEndpoint, seconds: float) -> None:

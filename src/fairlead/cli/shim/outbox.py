@@ -13,7 +13,7 @@ from fairlead.agents.claude.shim.frames import FromShim, LinesLost, encode_frame
 KEPT_BYTES: Final = 16 << 20
 
 
-class Outbox:
+class ShimOutbox:
     def __init__(self, limit: int = KEPT_BYTES) -> None:
         self._limit = limit
         self._frames: deque[tuple[int, bytes]] = deque()

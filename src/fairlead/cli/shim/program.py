@@ -18,9 +18,9 @@ from websockets.exceptions import InvalidHandshake, WebSocketException
 from fairlead.agents.claude.shim.frames import CliExit, Stored, decode_from_gateway
 from fairlead.cli.errors import CliError, CommandFailed
 from fairlead.cli.shim.child import CliProcess
-from fairlead.cli.shim.gateway import MESSAGE_BYTES, Gateway
+from fairlead.cli.shim.gateway import MESSAGE_BYTES, ShimGateway
 from fairlead.cli.shim.invocation import Invocation
-from fairlead.cli.shim.outbox import Outbox
+from fairlead.cli.shim.outbox import ShimOutbox
 from fairlead.cli.shim.real_cli import version_of
 from fairlead.cli.shim.router import (
     AwaitGateway,
@@ -51,7 +51,7 @@ PING_SECONDS: Final = 5.0
 
 
 async def offer_process(
-    gateway: Gateway, invocation: Invocation, argv: Sequence[str], env: Mapping[str, str], child: CliProcess
+    gateway: ShimGateway, invocation: Invocation, argv: Sequence[str], env: Mapping[str, str], child: CliProcess
 ) -> tuple[LentProcess, ShimInvitation | None]:
     """Offer the process to the gateway before it starts. Without an invitation if the CLI itself chooses the session.
     Raises CliError."""
@@ -97,7 +97,7 @@ class Shim:
         invocation: Invocation,
         process: LentProcess,
         child: CliProcess,
-        find: Callable[[], Gateway],
+        find: Callable[[], ShimGateway],
         clock: Clock,
         *,
         approvals: bool,
@@ -108,7 +108,7 @@ class Shim:
         self._find = find
         self._clock = clock
         self._router = Router(asks=invocation.asks, approvals=approvals, new_id=lambda: str(uuid.uuid4()))
-        self._outbox = Outbox()
+        self._outbox = ShimOutbox()
         self._news = asyncio.Event()
         self._stored = asyncio.Event()
         self._session = asyncio.Event()
@@ -257,7 +257,7 @@ class Shim:
             except (OSError, WebSocketException, CliError):
                 delay = min(LONGEST_DELAY, max(FIRST_DELAY, delay * 2))
 
-    def _offer(self, gateway: Gateway) -> ShimInvitation:
+    def _offer(self, gateway: ShimGateway) -> ShimInvitation:
         session = self._process.agent_session
         gateway.open_session(self._invocation, session, os.getcwd())
         return gateway.attach(session, self._process)

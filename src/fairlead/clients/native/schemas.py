@@ -29,7 +29,7 @@ class CreateSession(Body, frozen=True, kw_only=True):
     content: list[Any] | None = None
 
 
-class AttachShim(Body, frozen=True, kw_only=True):
+class LendProcess(Body, frozen=True, kw_only=True):
     """The process that a shim lends: the version of its CLI and the CLI's id of the conversation; `pid` and `started`
     (its start time as the system reports it) if the shim is on the gateway's machine."""
 

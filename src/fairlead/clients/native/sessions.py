@@ -174,10 +174,10 @@ def dial_in(request: Request) -> Steps:
     return json_response(reply.data)
 
 
-@routes.post(f"{PATH}/shim", "admin", "sessions.shim", body=b.AttachShim, answer=ShimInvitation)
+@routes.post(f"{PATH}/shim", "admin", "sessions.shim", body=b.LendProcess, answer=ShimInvitation)
 def attach_shim(request: Request) -> Steps:
     """Expect a shim that lends its process to the session. The answer has a token that is shown only once."""
-    body = request.json(b.AttachShim)
+    body = request.json(b.LendProcess)
     command = cmd.AttachShim(
         session=request.session,
         version=body.version,

@@ -20,7 +20,6 @@ from fairlead.model.agents import (
     InvitedAgent,
     Launch,
     LentProcess,
-    ProcessInfo,
     Record,
     ShimInvitation,
 )
@@ -30,7 +29,7 @@ from fairlead.model.errors import AgentNotRunning, Busy, FairleadError, HistoryM
 from fairlead.model.ids import MessageId, event_id
 from fairlead.sessions.commit import Commit
 from fairlead.sessions.permissions.requests import PermissionRequests
-from fairlead.sessions.process.connection import LOST, AgentConnection, child_name, exit_key
+from fairlead.sessions.process.connection import LOST, AgentConnection, child_name
 from fairlead.sessions.state import Queued
 
 logger = logging.getLogger("fairlead.agent")
@@ -58,9 +57,9 @@ class AgentSupervisor:
         self._closing = False
         self._guest: InvitedAgent | None = None
         self._awaiting: asyncio.Task[None] | None = None
-        self._lent = ""
+        self.lent_process = ""
         """The name of the lent process whose shim was connected last."""
-        self._waiting_for_shim: asyncio.Task[Any] | None = None
+        self.waiting_for_shim: asyncio.Task[Any] | None = None
         self.pending_task: PendingTask | None = None
 
     @property
@@ -226,10 +225,10 @@ class AgentSupervisor:
 
     async def _launch(self, *, resume: bool) -> Agent:
         launch = await self._plan(resume=resume)
-        connection = self._connection = self._connect(launch, self.core.services.new_uuid())
+        connection = self._connection = self.connect(launch, self.core.services.new_uuid())
         return await self._live(connection, launch, await self.kind.launch(launch, connection))
 
-    def _connect(self, launch: Launch | None, cause: str, followed: str = "") -> AgentConnection:
+    def connect(self, launch: Launch | None, cause: str, followed: str = "") -> AgentConnection:
         callbacks = self._on_records, self.schedule_next
         return AgentConnection(self.core, self.asking, launch, cause, followed, *callbacks)
 
@@ -254,7 +253,7 @@ class AgentSupervisor:
         async with self.starting:
             await self._make_way("an agent is to dial in")
             launch = await self._plan(resume=True)
-            connection = self._connection = self._connect(launch, self.core.services.new_uuid())
+            connection = self._connection = self.connect(launch, self.core.services.new_uuid())
             return self._expect(await self.kind.invite(launch, connection), connection, launch)
 
     async def attach(self, process: LentProcess) -> AgentInvitation | ShimInvitation:
@@ -262,7 +261,7 @@ class AgentSupervisor:
         session back even in the middle of a turn."""
         async with self.starting:
             name = child_name(process)
-            again = bool(process.pid) and name == self._lent
+            again = bool(process.pid) and name == self.lent_process
             if again:
                 await self._release()
             else:
@@ -271,9 +270,9 @@ class AgentSupervisor:
             launch = await self._plan(resume=True)
             if not launch.trusted:
                 raise NotTrusted(launch.cwd)
-            connection = self._connection = self._connect(launch, self.core.services.new_uuid())
+            connection = self._connection = self.connect(launch, self.core.services.new_uuid())
             connection.again = again
-            self._lent = name
+            self.lent_process = name
             return self._expect(await self.kind.attach(launch, process, connection), connection, launch)
 
     async def _make_way(self, reason: str) -> None:
@@ -291,9 +290,9 @@ class AgentSupervisor:
 
     async def _release(self) -> None:
         """Drop the connection to a lent process without logging its end: its shim reconnects."""
-        if self._waiting_for_shim is not None:
-            self._waiting_for_shim.cancel()
-            await asyncio.wait({self._waiting_for_shim})
+        if self.waiting_for_shim is not None:
+            self.waiting_for_shim.cancel()
+            await asyncio.wait({self.waiting_for_shim})
         connection = self._connection
         if connection is not None and connection.agent is not None:
             connection.released = True
@@ -345,61 +344,15 @@ class AgentSupervisor:
         else:
             await self.stop("gateway stopped")
 
-    # --- a child of an earlier gateway ---------------------------------------------------------------------
-
-    async def follow(self, child: ProcessInfo, *, end: bool) -> None:
-        """Follow the transcript of a process that outlived its gateway; the session is free again when it exits."""
-        self.following = True
-        core, name = self.core, child_name(child)
-        connection = self._connect(None, name, child.agent_session)
-        connection.child = name
-        try:
-            if await core.log.store.find(core.session, exit_key(name)) is not None:
-                await core.services.forget_child(core.session)
-                return
-            if child.lent:
-                await self._wait_for_shim(child, name, connection)
-                return
-            await self._cancel_pending()
-            if end:
-                await self.kind.end(child)
-            await self.kind.follow(child, connection, core.state.last_prompt)
-        finally:
-            self.following = False
-            if not connection.gone and not connection.released:
-                await self.close_lost()
-            self.schedule_next()
-
-    async def _wait_for_shim(self, child: ProcessInfo, name: str, connection: AgentConnection) -> None:
-        """Wait until the shim of a lent process reconnects, or the process has exited: then its transcript completes
-        the log. The open turn and the open requests stay as they are."""
-        self._lent = name
-        waiting = asyncio.create_task(self.kind.follow(child, connection, self.core.state.last_prompt))
-        self._waiting_for_shim = waiting
-        try:
-            await asyncio.wait({waiting})
-        except asyncio.CancelledError:
-            # The gateway stops; the next one waits again.
-            connection.released = True
-            waiting.cancel()
-            await asyncio.wait({waiting})
-            raise
-        finally:
-            self._waiting_for_shim = None
-        if waiting.cancelled():
-            connection.released = True
-        else:
-            waiting.result()
-
     # --- log entries ---------------------------------------------------------------------------------------
 
     async def close_lost(self) -> None:
         """Close a turn that is open in the log although no process is left that could end it."""
-        await self._cancel_pending()
+        await self.cancel_pending()
         async with self.core.transaction() as transition:
             if self.core.interpreter.turn is not None:
                 transition.close_turn(LOST, self.core.services.new_uuid())
 
-    async def _cancel_pending(self) -> None:
+    async def cancel_pending(self) -> None:
         async with self.core.transaction() as transition:
             transition.cancel([item.request for item in self.core.state.pending], "agent lost its gateway")
