@@ -15,7 +15,8 @@ import pytest
 
 from agents.claude_driver.harness import MemorySink
 from agents.claude_driver.standin_kind import StandinKind
-from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
+from fairlead.agents.claude.kind import ClaudeKind
+from fairlead.agents.claude.settings import ClaudeSettings
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
 from fairlead.model.agents import AgentKind, Decision, Launch, ProcessInfo, Record
 from fairlead.model.commands import Settings

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from fairlead.agents.claude import probe
-from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
+from fairlead.agents.claude.kind import ClaudeKind
 from fairlead.agents.claude.probe import VersionProbe, find_executable, ways
+from fairlead.agents.claude.settings import ClaudeSettings
 from fairlead.model.agents import AgentInfo
 from fairlead.model.errors import AgentMissing
 from fairlead.system.clock import SystemClock

@@ -14,7 +14,8 @@ import pytest
 from agents.claude_driver.fake_tui import FakeTerminals, FakeTui, passing
 from agents.claude_driver.harness import MemorySink
 from agents.claude_driver.test_terminal_agent import SESSION, Tokens
-from fairlead.agents.claude.kind import ClaudeKind, ClaudeSettings
+from fairlead.agents.claude.kind import ClaudeKind
+from fairlead.agents.claude.settings import ClaudeSettings
 from fairlead.agents.claude.transcripts.paths import transcript_path
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.model.agents import Agent, Exit, Launch, ProcessInfo

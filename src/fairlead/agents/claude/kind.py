@@ -17,6 +17,7 @@ from fairlead.agents.claude.dialin.routes import SOCKET, DialInRoutes
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.launch import TOKEN_VARIABLE, PreparedLaunch, arguments, check_sdk_url, environment
 from fairlead.agents.claude.probe import VersionProbe, find_executable, ways
+from fairlead.agents.claude.settings import ClaudeSettings, settings_of
 from fairlead.agents.claude.shim.attach import SHIM_RECONNECT_S, drive_lent, shim_version
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
 from fairlead.agents.claude.tools import OWN_FILES, RESERVED_CONTROLS, TOOLS
@@ -29,7 +30,7 @@ from fairlead.agents.claude.tui.launcher import open_terminal
 from fairlead.agents.claude.versions import Abilities, Version, dotted
 from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.markers import InterruptMarker, TypedPrompt, encode_marker
-from fairlead.agents.context import AgentContext, PrivateFiles, ShimSettings
+from fairlead.agents.context import AgentContext, PrivateFiles
 from fairlead.agents.links import DialInTokens
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.agents.links.stdio import StdioLink, start_child
@@ -52,9 +53,8 @@ from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.sessions.api.folders import FolderReport
 from fairlead.system.clock import Clock
-from fairlead.system.process import ChildProcess, StopTimeouts, wait_orphan
+from fairlead.system.process import ChildProcess, wait_orphan
 from fairlead.system.proctable import Process
-from fairlead.system.sandbox import Sandbox
 from fairlead.system.spill import SpillFiles
 from fairlead.terminals.api import Terminal, Terminals
 
@@ -62,26 +62,6 @@ WRITING_TRIES = 10
 WRITING_SECONDS = 0.1
 """A transcript lags behind the wire by up to a tenth of a second (measured); if it is not there after ten times that,
 it does not exist."""
-
-
-class ClaudeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`host` is the gateway's own environment; the agent gets only the variables named in launch.py. `spill` is a
-    folder for records that are too large to store; without it they are cut off."""
-
-    host: Mapping[str, str]
-    executable: str = ""
-    home: str = ""
-    transcript_homes: tuple[str, ...] = ()
-    pass_env: tuple[str, ...] = ()
-    spill: str = ""
-    gateway: str = ""
-    """The address on which agents dial in to the gateway, `ws://host:port`."""
-    certificate: str = ""
-    """With `wss://`: the file of the gateway's certificate, which hooks trust."""
-    patience: StopTimeouts = StopTimeouts()
-    shim: ShimSettings = ShimSettings()
-    sandbox: Sandbox | None = None
-    """The agent's sandbox; with None the agent sees everything that its user can see."""
 
 
 class ClaudeKind:
@@ -406,21 +386,6 @@ def _remove(config: Path, cwd: str, agent_session: str) -> None:
 def _real(folder: str) -> str:
     """The folder as the CLI sees it: the CLI names its files by the folder with symbolic links resolved."""
     return os.path.realpath(folder)
-
-
-def settings_of(context: AgentContext) -> ClaudeSettings:
-    return ClaudeSettings(
-        host=context.host,
-        executable=context.programs.get("claude", ""),
-        home=context.homes.get("claude", ""),
-        transcript_homes=context.transcript_homes.get("claude", ()),
-        pass_env=context.pass_env,
-        spill=context.spill,
-        gateway=context.url.replace("http", "ws", 1),
-        certificate=context.certificate,
-        shim=context.shim,
-        sandbox=context.sandbox,
-    )
 
 
 def create_kinds(context: AgentContext) -> list[ClaudeKind]:
