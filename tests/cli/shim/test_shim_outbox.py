@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.agents.claude.shim.frames import CliLine, LinesLost, decode_from_shim, pack, unpack
+from fairlead.cli.shim.lines import LineBuffer
 from fairlead.cli.shim.outbox import ShimOutbox
 from fairlead.cli.shim.own_ids import OwnIds
-from fairlead.cli.shim.program import LineBuffer
 
 OURS = "11111111-1111-4111-8111-111111111111"
 THEIRS = "22222222-2222-4222-8222-222222222222"

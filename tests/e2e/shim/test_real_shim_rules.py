@@ -190,3 +190,21 @@ async def test_people_may_answer_for_a_caller_that_cannot(
             assert await caller.ended() == 0
         assert (cli_cwd / "made").exists()
         assert not any(line["type"].startswith("control_") for line in caller.lines)
+
+
+@on_versions(NEWEST)
+async def test_a_session_that_is_at_work_gets_no_second_process(
+    harness: GatewayHarness, shim_env: dict[str, str], cli_cwd: Path
+) -> None:
+    session = await harness.open("SCRIPT:slow 400")
+    await harness.until("text.delta")
+    async with calling([*RUN, *ASKING, "--resume", session], shim_env, cli_cwd) as caller:
+        await caller.until("system")
+        await harness.do("interrupt")
+        await caller.until("result")
+        await caller.prompt("SCRIPT:text together")
+        result = await caller.until("result")
+        assert "together" in result["result"]
+        assert await caller.ended() == 0
+    assert b"takes part in the running session" in caller.stderr
+    assert len(harness.all("agent.started")) == 1

@@ -40,10 +40,12 @@ class CliProcess:
         self.input, self.output = PipeWriter(self._pipes[0]), PipeReader(self._pipes[1])
 
     def abandon(self) -> None:
-        """End the process without a command."""
-        for fd in (self._gate, *self._pipes):
-            os.close(fd)
-        os.waitpid(self.pid, 0)
+        """End the process without a command. Without effect if that was done."""
+        if self._gate >= 0:
+            for fd in (self._gate, *self._pipes):
+                os.close(fd)
+            self._gate = -1
+            os.waitpid(self.pid, 0)
 
     async def wait(self) -> int:
         """Wait for its exit; return the status as `os.waitpid` does."""

@@ -17,7 +17,7 @@ from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import CliError, ExitCode
 from fairlead.cli.shim.invocation import Invocation, read_arguments
 from fairlead.cli.shim.real_cli import find_real_cli
-from fairlead.model.errors import FairleadError
+from fairlead.model.errors import Busy, FairleadError
 
 _OURS: Final = "FAIRLEAD_"
 REQUIRE: Final = ("FAIRLEAD_SHIM", "require")
@@ -61,6 +61,7 @@ def _run_lent(
     from fairlead.cli.shim.child import fork_cli
 
     child = fork_cli()
+    from fairlead.cli.shim.direct_pipe import DirectPipe
     from fairlead.cli.shim.gateway import ShimGateway
     from fairlead.cli.shim.program import Shim, offer_process
     from fairlead.system.clock import SystemClock
@@ -69,7 +70,16 @@ def _run_lent(
         return ShimGateway(options.find(env), seconds)
 
     async def run() -> int:
-        process, invitation = await offer_process(find(), invocation, argv, cli_env, child)
+        try:
+            process, invitation = await offer_process(find(), invocation, argv, cli_env, child)
+        except CliError as error:
+            if error.code != Busy.code or not invocation.resumes:
+                raise
+            # The session is at work here: a second process would damage its transcript.
+            _say(f"{error.message} This program takes part in the running session, with the session's own settings.")
+            child.abandon()
+            await DirectPipe(find(), invocation.session).run()
+            return 0
         approvals = invitation is not None and invitation.approvals
         shim = Shim(invocation, process, child, find, SystemClock(), approvals=approvals)
         more = ["--permission-prompt-tool=stdio"] if approvals and not invocation.asks else []

@@ -20,6 +20,7 @@ from fairlead.cli.errors import CliError, CommandFailed
 from fairlead.cli.shim.child import CliProcess
 from fairlead.cli.shim.gateway import MESSAGE_BYTES, ShimGateway
 from fairlead.cli.shim.invocation import Invocation
+from fairlead.cli.shim.lines import LineBuffer
 from fairlead.cli.shim.outbox import ShimOutbox
 from fairlead.cli.shim.real_cli import version_of
 from fairlead.cli.shim.router import (
@@ -64,29 +65,6 @@ async def offer_process(
         return process, None
     await asyncio.to_thread(gateway.open_session, invocation, session, os.getcwd())
     return process, await asyncio.to_thread(gateway.attach, session, process)
-
-
-class LineBuffer:
-    """Splits bytes into lines of any length, each with its newline."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def feed(self, data: bytes) -> list[bytes]:
-        *whole, rest = data.split(b"\n")
-        lines = [line + b"\n" for line in whole]
-        if lines:
-            lines[0] = b"".join([*self._parts, lines[0]])
-            self._parts = []
-        if rest:
-            self._parts.append(rest)
-        return lines
-
-    def rest(self) -> bytes:
-        """The last line, if it has no newline."""
-        left = b"".join(self._parts)
-        self._parts = []
-        return left
 
 
 class Shim:
