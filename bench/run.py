@@ -29,6 +29,7 @@ from changes import measure as measure_changes  # noqa: E402
 from envelopes import measure as measure_envelopes  # noqa: E402
 from figures import Figures, curves, spread, table  # noqa: E402
 from processes import Gateway, Measured, bare_relay, node_relay, python_start  # noqa: E402
+from shim import measure as measure_shim  # noqa: E402
 from terminals import measure as measure_terminals  # noqa: E402
 from web import run as measure_web  # noqa: E402
 from wires import Wire, drain  # noqa: E402
@@ -387,6 +388,10 @@ def ccui_chat(quick: bool) -> Figures:
     return measure_ccui_chat(quick)
 
 
+def shim(quick: bool) -> Figures:
+    return measure_shim(quick)
+
+
 def web(quick: bool) -> Figures:
     return measure_web(quick)
 
@@ -420,6 +425,7 @@ PARTS: dict[str, Callable[[bool], Figures]] = {
         transcripts,
         ccui_chat,
         claudecodeui,
+        shim,
         web,
     )
 }
