@@ -54,6 +54,15 @@ def test_what_does_not_fit_is_replaced_by_a_note() -> None:
     assert len(rest) >= 5
 
 
+def test_a_line_that_is_too_large_for_the_gateway_is_left_to_the_transcript() -> None:
+    outbox = ShimOutbox(limit=1000)
+    outbox.add(line(0))
+    outbox.add(line(1, 2000))
+    outbox.add(line(2))
+    kinds = [type(decode_from_shim(frame)) for frame in outbox.take(1 << 20).splitlines()]
+    assert kinds == [CliLine, LinesLost, CliLine]
+
+
 @given(st.lists(st.binary(max_size=20), max_size=20), st.integers(1, 7))
 def test_lines_are_cut_at_newlines_wherever_the_chunks_are_cut(lines: list[bytes], size: int) -> None:
     data = b"".join(lines)
