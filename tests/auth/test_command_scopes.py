@@ -42,6 +42,7 @@ NEEDS: list[tuple[cmd.Command, set[Scope]]] = [
     (cmd.Delete(session=S, files=True), {"admin"}),
     (cmd.Control(session=S, subtype="x"), {"admin"}),
     (cmd.DialIn(session=S), {"admin"}),
+    (cmd.AttachShim(session=S, version="2.1.325", agent_session=S), {"admin"}),
     (cmd.SetVariables(session=S, variables={}), {"admin"}),
     (cmd.StartHandover(session=S, link="terminal"), {"chat"}),
     (cmd.WithdrawHandover(session=S), {"chat"}),

@@ -60,6 +60,7 @@ COMMANDS: dict[type[Any], st.SearchStrategy[Any]] = {
     cmd.Delete: st.builds(cmd.Delete, session=here, files=st.just(True)),
     cmd.Control: st.builds(cmd.Control, session=here, subtype=st.just("x")),
     cmd.DialIn: st.builds(cmd.DialIn, session=here),
+    cmd.AttachShim: st.builds(cmd.AttachShim, session=here, version=st.just("2.1.325"), agent_session=here),
     cmd.StartHandover: st.builds(cmd.StartHandover, session=here, link=st.sampled_from(("stdio", "terminal"))),
     cmd.WithdrawHandover: st.builds(cmd.WithdrawHandover, session=here),
     cmd.SetVariables: st.builds(cmd.SetVariables, session=here, variables=st.just({"TEAM": "x"})),

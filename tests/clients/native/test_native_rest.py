@@ -234,7 +234,7 @@ def test_deleting_files_must_be_requested_explicitly() -> None:
 def test_every_call_on_a_session_checks_its_id(name: str) -> None:
     params = {"session": "../../etc/passwd", "message": "m"}
     body = {"position": 0, "text": "x", "message": "m", "subtype": "x", "title": "t", "mode": "m", "variables": {}}
-    body["link"] = "stdio"
+    body |= {"link": "stdio", "version": "2.1.325", "agent_session": "s"}
     known = BY_NAME[name].body
     fields = {} if known is None else {key: body[key] for key in known.__struct_fields__ if key in body}
     with pytest.raises(BadId):

@@ -111,10 +111,12 @@ class AgentConnection(AgentSink):
         self.gone = True
         self.last_words = exit.stderr.strip()
         try:
-            if not self.released:
-                await self._log_exit(exit)
-                await self._core.services.forget_child(self._core.session)
+            if self.released:
+                self.agent = None
+                return
+            await self._log_exit(exit)
             self.agent = None
+            await self._core.services.forget_child(self._core.session)
         finally:
             self.ended.set()
         self._on_exit()
