@@ -67,8 +67,12 @@ def person_request(session: SessionId, event: PersonRequest, cwd: str, *, forms:
 def _call(event: PersonRequest, cwd: str) -> Fields:
     match event:
         case ev.PermissionRequested():
+            # The title is what the call does, not the agent's own description of it: a person decides by it.
             fields = call_fields(event.tool, event.input, cwd)
-            return {**fields, "title": event.title} if event.title else fields
+            command = event.input.get("command")
+            if isinstance(command, str) and len(command) > len(fields["title"]):
+                fields["content"] = [{"type": "content", "content": {"type": "text", "text": command}}]
+            return fields
         case ev.QuestionAsked():
             title = _question_text(event.questions[0])
             return {"title": title, "kind": "other", "rawInput": event.input}
