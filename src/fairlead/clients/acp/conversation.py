@@ -152,7 +152,7 @@ class AcpConversation:
         if named is None or named[0] not in self._sessions or self._unfinished >= UNFINISHED:
             return ()
         call = ClientCall(answer.id, "", {}, notification=True)
-        return self._run(call, self._sessions.decide(*named, answer.result), f"answers {named[0]}")
+        return self._run(call, self._sessions.decide(*named, answer.result), named[0])
 
     def _run(self, call: ClientCall, flow: Flow, lane: str = "") -> Sequence[Effect]:
         if self._unfinished >= UNFINISHED:

@@ -121,6 +121,12 @@ def _labels(question: Mapping[str, Any]) -> list[str]:
     return [label for option in listed if isinstance(label := option.get("label"), str) and label]
 
 
+def questions_text(event: ev.QuestionAsked) -> str:
+    """The questions with their choices, for people."""
+    asked = ("\n- ".join([_question_text(question), *_labels(question)]) for question in event.questions)
+    return "\n\n".join(asked)
+
+
 def _form(session: SessionId, event: ev.QuestionAsked) -> Fields:
     fields = {f"{_FIELD}{n}": _field(question) for n, question in enumerate(event.questions)}
     schema = {"type": "object", "properties": fields, "required": list(fields)}

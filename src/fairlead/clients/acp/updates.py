@@ -11,6 +11,7 @@ import msgspec
 
 from fairlead.clients.acp.context import SessionContext, is_plan
 from fairlead.clients.acp.options import OfferedOptions, config_options
+from fairlead.clients.acp.requests import questions_text
 from fairlead.clients.acp.tools import acp_block, call_fields, plan_entries, result_fields
 from fairlead.clients.acp.wire import Fields
 from fairlead.model import events as ev
@@ -189,6 +190,10 @@ def _status_of_request(
     """A call waits while a person is asked. A denied call gets its result from the agent."""
     if event.call not in now.calls:
         return []
+    if isinstance(event, ev.QuestionAsked):
+        # For clients that can show neither a form nor a card.
+        content = [_text_content(questions_text(event))]
+        return [_update("tool_call_update", toolCallId=event.call, status="pending", content=content)]
     if not isinstance(event, ev.PermissionResolved):
         return [_update("tool_call_update", toolCallId=event.call, status="pending")]
     if not event.asked:
