@@ -1,4 +1,4 @@
-"""Fetches from npm the programs that judge Fairlead's side of ACP (Agent Client Protocol): agents, a client, the schema.
+"""Fetches from npm the programs that judge Fairlead's use of ACP (Agent Client Protocol): agents, a client, the schema.
 
 They go into the same cache as the Claude CLIs, one folder per name and version. Each package that has a program has its
 pinned hash; the small libraries of codex-acp are the ones that npm resolves that day. No package's own scripts run.

@@ -59,6 +59,8 @@ def opened() -> ev.SessionOpened:
     [
         ("Bash", {"command": "ls -l", "description": "harmless"}, "ls -l", "execute"),
         ("Read", {"file_path": "a.py"}, "Read a.py", "read"),
+        ("Write", {"file_path": "/work/src/a.py"}, "Write src/a.py", "edit"),
+        ("Write", {"file_path": "/workshop/a.py"}, "Write /workshop/a.py", "edit"),
         ("Grep", {"pattern": "x", "path": "src"}, "Grep src", "search"),
         ("WebFetch", {"url": "https://example.org"}, "WebFetch https://example.org", "fetch"),
         ("Task", {"description": "look around", "prompt": "p"}, "look around", "think"),

@@ -38,17 +38,20 @@ def tool_kind(name: str) -> str:
     return _KINDS.get(name, "other")
 
 
-def title_of(name: str, given: Mapping[str, Any]) -> str:
-    """A title for people: the command, or the tool with the file, pattern or address."""
+def title_of(name: str, given: Mapping[str, Any], cwd: str = "") -> str:
+    """A title for people: the command, or the tool with the file, pattern or address. A file in the session's folder
+    has its path from there."""
     named = ("description",) if name in ("Task", "Agent") else _ARGUMENTS
     argument = next((text for key in named if (text := _text(given.get(key)))), "")
+    if cwd and argument.startswith(f"{cwd}/"):
+        argument = argument.removeprefix(f"{cwd}/")
     title = argument if argument and name in _TEXT_ALONE else f"{name} {argument}".strip()
     return (title or "Tool")[:TITLE_LENGTH]
 
 
 def call_fields(name: str, given: Mapping[str, Any], cwd: str) -> Fields:
     """The fields that describe a call, as `tool_call` and permission requests have them."""
-    fields: Fields = {"title": title_of(name, given), "name": name, "kind": tool_kind(name), "rawInput": given}
+    fields: Fields = {"title": title_of(name, given, cwd), "name": name, "kind": tool_kind(name), "rawInput": given}
     path = _path(given, cwd)
     if path:
         fields["locations"] = [{"path": path}]
