@@ -231,7 +231,9 @@ async def test_the_blocks_of_a_prompt_reach_the_agent(acp: AcpHarness) -> None:
 
 async def test_the_servers_of_an_editor_are_left_out_unless_the_settings_name_them(acp: AcpHarness) -> None:
     acp.core.services.mcp_configs.update(files={})  # type: ignore[attr-defined]  # a dict in this harness
-    servers = [{"name": name, "command": "/bin/evil", "args": [], "env": []} for name in ("files", "evil")]
+    servers: list[dict[str, object]] = [
+        {"name": name, "command": "/bin/evil", "args": [], "env": []} for name in ("files", "evil")
+    ]
     chatting = await acp.gateway.token("view", "chat", "approve")
     for token, used, left_out in (("", ("files",), ["evil"]), (chatting, (), ["files", "evil"])):
         async with acp.editor(token=token) as editor:

@@ -48,7 +48,7 @@ def called(call: str, name: str, subagent: Any = None, **given: Any) -> ev.ToolC
 
 
 def opened() -> ev.SessionOpened:
-    return event(ev.SessionOpened, cwd="/work", agent="demo")  # type: ignore[no-any-return]
+    return event(ev.SessionOpened, cwd="/project", agent="demo")  # type: ignore[no-any-return]
 
 
 # --- tools
@@ -59,8 +59,8 @@ def opened() -> ev.SessionOpened:
     [
         ("Bash", {"command": "ls -l", "description": "harmless"}, "ls -l", "execute"),
         ("Read", {"file_path": "a.py"}, "Read a.py", "read"),
-        ("Write", {"file_path": "/work/src/a.py"}, "Write src/a.py", "edit"),
-        ("Write", {"file_path": "/workshop/a.py"}, "Write /workshop/a.py", "edit"),
+        ("Write", {"file_path": "/project/src/a.py"}, "Write src/a.py", "edit"),
+        ("Write", {"file_path": "/projects/a.py"}, "Write /projects/a.py", "edit"),
         ("Grep", {"pattern": "x", "path": "src"}, "Grep src", "search"),
         ("WebFetch", {"url": "https://example.org"}, "WebFetch https://example.org", "fetch"),
         ("Task", {"description": "look around", "prompt": "p"}, "look around", "think"),
@@ -71,7 +71,7 @@ def opened() -> ev.SessionOpened:
     ],
 )
 def test_the_title_and_kind_of_a_call(name: str, given: Fields, title: str, kind: str) -> None:
-    fields = call_fields(name, given, "/work")
+    fields = call_fields(name, given, "/project")
     assert (fields["title"], fields["kind"]) == (title, kind)
 
 
@@ -80,10 +80,10 @@ def test_a_title_is_bounded() -> None:
 
 
 def test_paths_are_absolute_or_missing() -> None:
-    assert call_fields("Read", {"file_path": "/etc/hosts"}, "/work")["locations"] == [{"path": "/etc/hosts"}]
-    assert call_fields("Read", {"file_path": "a.py"}, "/work")["locations"] == [{"path": "/work/a.py"}]
+    assert call_fields("Read", {"file_path": "/etc/hosts"}, "/project")["locations"] == [{"path": "/etc/hosts"}]
+    assert call_fields("Read", {"file_path": "a.py"}, "/project")["locations"] == [{"path": "/project/a.py"}]
     assert "locations" not in call_fields("Read", {"file_path": "a.py"}, "")
-    assert "locations" not in call_fields("Read", {"file_path": 7}, "/work")
+    assert "locations" not in call_fields("Read", {"file_path": 7}, "/project")
 
 
 def test_edits_are_diffs() -> None:

@@ -51,7 +51,7 @@ def env(tmp_path: Path, cli_home: Path) -> dict[str, str]:
 # --- the Python library
 
 
-class LibraryClient(acp.Client):
+class LibraryClient:
     """An editor on the Python library. `choice`: the kind of option that it picks; empty: it leaves a request open."""
 
     def __init__(self) -> None:
@@ -86,8 +86,10 @@ class LibraryClient(acp.Client):
 
 async def test_every_call_of_the_python_library(harness: GatewayHarness, env: dict[str, str], cli_cwd: Path) -> None:
     editor, cwd = LibraryClient(), str(cli_cwd)
+    client: Any = editor
     # The library counts elicitation, which is stable, as unstable.
-    starting = acp.spawn_agent_process(editor, FAIRLEAD[0], *FAIRLEAD[1:], env=env, cwd=cwd, use_unstable_protocol=True)
+    more: dict[str, Any] = {"env": env, "cwd": cwd, "use_unstable_protocol": True}
+    starting = acp.spawn_agent_process(client, FAIRLEAD[0], *FAIRLEAD[1:], **more)
     async with asyncio.timeout(PATIENCE), starting as (agent, process):
         hello = await agent.initialize(
             acp.PROTOCOL_VERSION, client_capabilities=types.ClientCapabilities(elicitation=FORMS)
