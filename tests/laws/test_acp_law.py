@@ -1,5 +1,8 @@
-"""The law of `session/load` over ACP: an editor that loads a session at any moment and stays shows the same as one that
-was always there; the history comes before the answer to the call, everything later after it."""
+"""Two laws of ACP.
+
+`session/load`: an editor that loads a session at any moment and stays shows the same as one that was always there; the
+history comes before the answer to the call, everything later after it. `session/prompt`: each prompt is answered once,
+also if the editor lags or comes back."""
 
 import asyncio
 import json
@@ -11,10 +14,11 @@ from hypothesis import strategies as st
 
 from agents.claude.golden_claude import cases, inputs
 from clients.mylifedb.view_offline import ViewRecorder
-from fairlead.clients.acp.encoder import AcpEncoder, SessionOpening
+from fairlead.clients.acp.encoder import AcpEncoder, OpenPrompt, SessionOpening
+from fairlead.model import events as ev
 from fairlead.model.gateway import Cursor
 from fairlead.sessions.queries import HISTORY_KINDS
-from fairlead_testing.replay import LogScene, settled
+from fairlead_testing.replay import WAYS, LogScene, Plan, check_replay, plan_of, settled
 from laws.replay_clients import ACP_FEATURES, ACP_OPTIONS, AcpReplay
 from laws.test_cognova_law import ALTERED
 from laws.test_cut_and_resume import generated
@@ -37,6 +41,37 @@ class LoadingEditor(AcpReplay):
     def take(self, payload: bytes) -> None:
         self.received.append(json.loads(payload))
         super().take(payload)
+
+
+class PromptingEditor(AcpReplay):
+    """An editor that sent all prompts of the session. The id of each call is the id of its message."""
+
+    def encoder(self) -> AcpEncoder:
+        assert isinstance(self.scene, LogScene)
+        prompts = tuple(OpenPrompt(message, message) for message in prompts_of(self.scene))
+        return AcpEncoder(features=ACP_FEATURES, offered=ACP_OPTIONS, shown_after=self.after, prompts=prompts)
+
+    def state(self) -> Any:
+        return super().state(), self.editor.answers
+
+
+def prompts_of(scene: LogScene) -> dict[str, str]:
+    """The messages that began a turn of the log, with the turn."""
+    events = (ev.decode(entry.event) for entry in scene._recorded.entries if entry.kind == "user.message")
+    return {event.message: event.turn or "" for event in events if isinstance(event, ev.UserMessage)}
+
+
+async def check_prompts(recorder: ViewRecorder, plan: Plan) -> None:
+    """Each prompt whose turn has ended is answered, once, whatever happened to the connection."""
+    scene = LogScene(recorder)
+    await check_replay(PromptingEditor, scene, plan)
+    ended = {ev.decode(entry.event).turn for entry in scene._recorded.entries if entry.kind == "turn.ended"}
+    late = PromptingEditor(scene)
+    late.open(Cursor(0))
+    await settled()
+    answered = {message for message, turn in prompts_of(scene).items() if turn in ended}
+    assert answered <= set(late.editor.answers)
+    late.disconnect()
 
 
 def without_notices(state: Any) -> Any:
@@ -80,10 +115,13 @@ async def test_every_recorded_session(case: str) -> None:
     end = len(recorder.entries)
     for moment in sorted({1, end // 3, 2 * end // 3, end}):
         await check_load(recorder, moment)
+    await check_prompts(recorder, plan_of([(end // 4, end // 2), (2 * end // 3, end)], ["lags", "reconnects"]))
 
 
 @settings(max_examples=40, deadline=None)
-@given(generated(), st.floats(0, 1))
-def test_any_moment_of_any_session(made: Any, part: float) -> None:
+@given(generated(), st.floats(0, 1), st.floats(0, 1), st.sampled_from(sorted(WAYS)))
+def test_any_moment_of_any_session(made: Any, part: float, other: float, way: str) -> None:
     recorder = ViewRecorder().run(made)
-    asyncio.run(check_load(recorder, round(part * len(recorder.entries))))
+    moments = [round(place * len(recorder.entries)) for place in (part, other)]
+    asyncio.run(check_load(recorder, moments[0]))
+    asyncio.run(check_prompts(recorder, plan_of([(moments[0], moments[1])], [way])))

@@ -156,6 +156,21 @@ class Editor:
             await self.call("session/set_config_option", sessionId=session, configId="_settled", value="")
 
 
+@contextlib.asynccontextmanager
+async def editor_at(url: str, token: str, query: str = "") -> AsyncIterator[Editor]:
+    """An editor that is connected and has sent nothing yet."""
+    headers = {"authorization": f"Bearer {token}"}
+    address = url.replace("http", "ws", 1) + f"/acp{query}"
+    async with connect(address, additional_headers=headers, proxy=None, max_size=None) as socket:
+        editor = Editor(socket)
+        listening = asyncio.create_task(editor.listen())
+        try:
+            yield editor
+        finally:
+            await socket.close()
+            await asyncio.wait({listening})
+
+
 class AcpHarness:
     def __init__(self, gateway: MyLifeDbGateway) -> None:
         self.gateway = gateway
@@ -163,20 +178,12 @@ class AcpHarness:
 
     @contextlib.asynccontextmanager
     async def editor(
-        self, capabilities: Fields | None = None, *, token: str = "", query: str = "", start: bool = True
+        self, capabilities: Fields = EVERYTHING, *, token: str = "", query: str = "", start: bool = True
     ) -> AsyncIterator[Editor]:
-        headers = {"authorization": f"Bearer {token or self.gateway.admin}"}
-        url = f"ws://127.0.0.1:{self.gateway.port}/acp{query}"
-        async with connect(url, additional_headers=headers, proxy=None, max_size=None) as socket:
-            editor = Editor(socket)
-            listening = asyncio.create_task(editor.listen())
-            try:
-                if start:
-                    await editor.initialize(EVERYTHING if capabilities is None else capabilities)
-                yield editor
-            finally:
-                await socket.close()
-                await asyncio.wait({listening})
+        async with editor_at(f"http://127.0.0.1:{self.gateway.port}", token or self.gateway.admin, query) as editor:
+            if start:
+                await editor.initialize(capabilities)
+            yield editor
 
     async def new(self, editor: Editor, **more: Any) -> SessionId:
         answer = await editor.call("session/new", **{"cwd": str(self.core.cwd), "mcpServers": []} | more)

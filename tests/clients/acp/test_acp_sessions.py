@@ -5,7 +5,9 @@ import pytest
 from clients.acp.acp_harness import AcpHarness, CallRefused, Editor
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
+from fairlead.model.agents import Exit
 from fairlead.model.content import ImageBlock, OtherBlock, TextBlock
+from fairlead.model.errors import AgentMissing
 from fairlead.model.ids import SessionId
 from sessions.harness import SESSION, FakeAgent
 
@@ -292,3 +294,32 @@ async def test_a_session_that_another_client_made_is_found_and_renamed(acp: AcpH
         await editor.until(lambda: editor.of(SESSION).info.get("title") == "A new name")
         (listed,) = (await editor.call("session/list"))["sessions"]
         assert (listed["sessionId"], listed["title"]) == (SESSION, "A new name")
+
+
+async def test_an_editor_that_does_not_read_gets_everything_in_order_when_it_does(acp: AcpHarness) -> None:
+    async with acp.editor() as fast, acp.editor() as slow:
+        session, agent, prompt = await running(acp, slow)
+        await fast.load(session)
+        slow.socket.transport.pause_reading()
+        for number in range(80):
+            await agent.text(f"{number}:" + "x" * 200_000)
+        await agent.result()
+        await fast.until(lambda: "79:x" in fast.of(session).text())
+        watchers = acp.core.registry.feed(session)._watchers()
+        assert [watcher.live for watcher in watchers].count(False) == 1, "the other one lags"
+        slow.socket.transport.resume_reading()
+        assert await slow.answer_to(prompt) == {"stopReason": "end_turn"}
+        assert slow.received[-1]["id"] == prompt
+        assert slow.of(session).text() == fast.of(session).text()
+
+
+async def test_a_prompt_is_answered_when_the_agent_cannot_start_or_dies(acp: AcpHarness) -> None:
+    async with acp.editor() as editor:
+        session, agent, prompt = await running(acp, editor)
+        await agent.die(Exit(code=3))
+        with pytest.raises(CallRefused, match="exited with code 3"):
+            await editor.answer_to(prompt)
+        acp.core.kind.failures.append(AgentMissing("There is no agent: install it."))
+        with pytest.raises(CallRefused, match="install it"):
+            await editor.answer_to(await editor.prompt(session, "again"))
+        assert any("install it" in notice["title"] for notice in editor.of(session).notices)
