@@ -1,29 +1,36 @@
-"""Drives an ACP conversation without a server, in front of a core that knows no session."""
+"""Drives an ACP conversation without a server, in front of a core that knows at most one session."""
 
 import itertools
 import json
 from typing import Any
 
+import msgspec
+
 from clients.native.conversation_driver import frames
 from fairlead.clients.acp.conversation import AcpConversation
 from fairlead.model.auth import Identity
+from fairlead.model.commands import Reply, Send
 from fairlead.model.errors import NotFound
-from fairlead.model.queries import ListSessions
+from fairlead.model.queries import EventPage, GetSession, ListSessions, ReadMessages, SessionView, WaitLoaded
 from fairlead.model.store import SessionPage
 from fairlead.model.web.requests import Head
-from fairlead.model.web.sockets import Handshake, RunFlow, Write
+from fairlead.model.web.sockets import Handshake, RunFlow, Subscribe, Subscribed, Write
+from fairlead.sessions.api.folders import ReadSessionChoices, SessionChoices
 from flows import drive
 
 Fields = dict[str, Any]
 
 
 class ConversationRig:
-    """`answers` false: no step is ever answered."""
+    """`answers` false: no step is ever answered. `view`: the only session; `last`: the seq of its last stored entry."""
 
     SESSION = "5e551011-0000-4000-8000-000000000000"
 
-    def __init__(self, *, answers: bool = True) -> None:
+    def __init__(self, *, answers: bool = True, view: SessionView | None = None, last: int = 0) -> None:
         numbers = itertools.count(1)
+        self._view, self._last = view, last
+        self.steps: list[Any] = []
+        """All steps and subscriptions of the conversation, in order."""
         self._answers = answers
         self.conversation = AcpConversation(
             Handshake(
@@ -49,6 +56,24 @@ class ConversationRig:
         return found
 
     def _step(self, step: Any, lane: str) -> Any:
-        if isinstance(step, ListSessions):
-            return SessionPage(())
+        self.steps.append(step)
+        view = self._view
+        match step:
+            case ListSessions():
+                return SessionPage(())
+            case WaitLoaded() if view is not None:
+                return True
+            case GetSession() if view is not None:
+                return view
+            case ReadMessages() if view is not None:
+                event = msgspec.Raw(b'{"seq":%d}' % self._last)
+                return EventPage(session=step.session, log_id=view.log_id, head=view.head, events=(event,))
+            case ReadSessionChoices():
+                return SessionChoices(("/",), modes=("default",))
+            case Subscribe() if view is not None:
+                return Subscribed(step.session, "ok", view.log_id, view.head)
+            case Send():
+                return Reply(session=step.session, message=step.message)
+            case _:
+                pass
         raise NotFound("session", str(getattr(step, "session", "")))

@@ -50,6 +50,7 @@ async def test_a_prompt_fails_as_its_turn_does(acp: AcpHarness) -> None:
         await agent.prompted()
         await agent.result(subtype="error_max_turns", is_error=True)
         assert await editor.answer_to(again) == {"stopReason": "max_turn_requests"}
+        assert editor.of(session).text("user_message_chunk") == "", "not even when the agent was ready for it"
 
 
 async def test_another_clients_turn_is_shown_and_a_prompt_waits_for_its_own(acp: AcpHarness) -> None:
@@ -87,11 +88,14 @@ async def test_cancel_withdraws_a_waiting_prompt_and_leaves_the_turn_of_another_
         await acp.core.until(lambda: len(acp.core.state(session).queue) == 1)
         await two.notify("session/cancel", sessionId=session)
         assert await two.answer_to(second) == {"stopReason": "cancelled"}
+        await two.settled(session)
         assert agent.requests == []
         third = await two.prompt(session, "third")
         await acp.core.until(lambda: len(acp.core.state(session).queue) == 1)
         await two.notify("$/cancel_request", requestId=third)
         assert await two.answer_to(third) == {"stopReason": "cancelled"}
+        await two.settled(session)
+        assert agent.requests == []
         assert not one.is_answered(first)
         # Without a prompt of its own, a cancel means the turn that it sees.
         await two.notify("session/cancel", sessionId=session)
@@ -115,6 +119,19 @@ async def test_load_replays_the_log_before_its_answer_and_goes_on_live(acp: AcpH
         await one.answer_to(prompt)
         await two.until(lambda: shown.text() == "Hello.Bye.")
         assert shown.calls == one.of(session).calls
+
+
+async def test_a_session_is_loaded_again_while_its_prompt_is_open(acp: AcpHarness) -> None:
+    async with acp.editor() as editor:
+        session, agent, prompt = await running(acp, editor, "look")
+        await agent.text("Hello.")
+        await editor.until(lambda: editor.of(session).text() == "Hello.")
+        await editor.load(session)
+        assert [message.text for message in editor.of(session).messages] == ["look", "Hello."]
+        await agent.result()
+        assert await editor.answer_to(prompt) == {"stopReason": "end_turn"}
+        await editor.load(session)
+        assert editor.received[-1]["id"] != prompt, "the answer is not repeated"
 
 
 async def test_resume_sends_no_history_or_only_what_the_client_lacks(acp: AcpHarness) -> None:

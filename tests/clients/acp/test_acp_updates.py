@@ -5,14 +5,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from clients.acp.acp_rig import ConversationRig
 from clients.acp.acp_schema import check_message, has_schema
 from fairlead.clients.acp.encoder import AcpEncoder, OpenPrompt, SessionOpening
 from fairlead.clients.acp.options import CurrentOptions, OfferedOptions, config_options, offered_modes
+from fairlead.clients.acp.requests import answer_commands, request_id, split_id
 from fairlead.clients.acp.tools import OUTPUT_BYTES, TITLE_LENGTH, call_fields, plan_entries, result_fields, title_of
 from fairlead.clients.acp.updates import EditorFeatures
+from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.content import TextBlock
+from fairlead.model.gateway import Cursor
 from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SubagentId, TurnId
+from fairlead.model.queries import SessionView
+from fairlead.model.store import Summary
+from fairlead.model.web.sockets import Subscribe
 from fairlead_testing.acp_editor import AcpEditor
 from fairlead_testing.replay import SESSION, log_of, unframed
 from golden.cases import GOLDEN, case_names, read_lines
@@ -191,6 +198,33 @@ def test_the_opening_is_answered_after_its_last_entry_also_if_that_is_gone() -> 
     assert b'"id":"id"' in found
 
 
+def test_a_session_is_opened_at_its_last_entry_that_stays_in_the_log() -> None:
+    """The head may be a delta, which is removed when its text is complete."""
+    summary = Summary(session=SESSION, agent="demo", cwd="/project")
+    rig = ConversationRig(view=SessionView(summary=summary, log_id="log", head=10, settings={"mode": "plan"}), last=7)
+    rig.say({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}})
+    for method, shown_after in (("load", 0), ("resume", 7)):
+        rig.say({"jsonrpc": "2.0", "id": method, "method": f"session/{method}", "params": {"sessionId": SESSION}})
+        subscription = rig.steps[-1]
+        encoder = subscription.variant
+        assert (encoder.opening.id, encoder.opening.seq, encoder.shown_after) == (method, 7, shown_after)
+        assert subscription.cursor == Cursor(0, "log")
+        assert msgspec.json.decode(encoder.opening.result)["modes"]["currentModeId"] == "plan"
+
+
+def test_the_encoder_knows_a_prompt_before_the_log_has_it() -> None:
+    view = SessionView(summary=Summary(session=SESSION, cwd="/project"), log_id="log", head=7)
+    rig = ConversationRig(view=view, last=7)
+    rig.say({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}})
+    rig.say({"jsonrpc": "2.0", "id": 1, "method": "session/load", "params": {"sessionId": SESSION}})
+    prompt = {"sessionId": SESSION, "prompt": [{"type": "text", "text": "hi"}]}
+    assert rig.say({"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": prompt}) == []
+    subscription, sending = rig.steps[-2:]
+    assert isinstance(subscription, Subscribe) and subscription.keep and isinstance(sending, cmd.Send)
+    encoder = subscription.variant
+    assert isinstance(encoder, AcpEncoder) and encoder.prompts == (OpenPrompt(sending.message or "", 2),)
+
+
 def test_notices_are_sent_live_and_only_to_clients_that_take_them() -> None:
     notice = event(ev.Notice, kind="api_retry", text="Trying again")
     limit = event(ev.RateLimit, info={"status": "rejected"})
@@ -244,6 +278,30 @@ def test_usage_is_sent_when_the_window_is_known() -> None:
     ]
     usage = [update for update in updates(text, *ends) if update["sessionUpdate"] == "usage_update"]
     assert [(update["used"], update["size"], update["cost"]["amount"]) for update in usage] == [(15, 200, 0.5)]
+
+
+# --- answers
+
+
+def test_only_an_option_of_the_card_is_an_answer() -> None:
+    asked = event(ev.PermissionRequested, request=RequestId("r"), call=CallId("c"), tool="Bash", input={})
+    plan = event(ev.PlanProposed, request=RequestId("r"), call=CallId("c"), plan="1.")
+
+    def commands(request: Any, option: str) -> list[cmd.Command]:
+        chosen = {"outcome": {"outcome": "selected", "optionId": option}}
+        return [*answer_commands(SESSION, request, chosen)]
+
+    assert [type(command) for command in commands(plan, "accept-edits")] == [cmd.AnswerPermission, cmd.SetMode]
+    assert [type(command) for command in commands(asked, "allow")] == [cmd.AnswerPermission]
+    for option in ("accept-edits", "always:0", "always:x", "answer:0", ""):
+        assert commands(asked, option) == []
+
+
+def test_the_name_of_a_request_is_read_back() -> None:
+    name = request_id(SESSION, "a/b/c")
+    assert split_id(name) == (SESSION, "a/b/c")
+    for other in (None, 7, "", "x", f"{SESSION}", f"{SESSION}/", "nothing/r"):
+        assert split_id(other) is None
 
 
 # --- options
