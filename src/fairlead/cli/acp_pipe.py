@@ -7,6 +7,9 @@ the last one was written.
 import asyncio
 import os
 import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
@@ -33,55 +36,80 @@ async def run_pipe(endpoint: GatewayEndpoint, path: str, limit: int) -> None:
 
 
 class AcpPipe:
+    """Threads read and write the pipes: they may be files, which the loop cannot wait for. They end with the process,
+    also if the editor neither reads nor goes away."""
+
     def __init__(self, socket: ClientConnection, limit: int, source: int = 0, target: int = 1) -> None:
         self._socket = socket
         self._lines = LineSplitter(limit, kept=0)
         self._limit = limit
         self._source = source
         self._target = target
-        self._writing = threading.Lock()
-        self._ended = False
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        """The editor has closed its side."""
+        self._outgoing: SimpleQueue[tuple[bytes, Callable[[], object]] | None] = SimpleQueue()
+        """Messages, each with the call for the time when it is written; None at the end."""
 
     async def run(self) -> None:
         """Run until stdin ends. Raises CommandFailed if the gateway goes away before that."""
-        loop = asyncio.get_running_loop()
-        # A thread, because stdin may be a file, which the loop cannot wait for; it ends with the process.
-        threading.Thread(target=self._read, args=(loop,), name="stdin", daemon=True).start()
-        try:
-            async for message in self._socket:
-                if isinstance(message, str):
-                    await asyncio.to_thread(self._write, message.encode() + b"\n")
-        except ConnectionClosed:
-            pass
-        except BrokenPipeError:
-            return  # nothing reads our answers any more
-        code, reason = self._socket.close_code or 1006, self._socket.close_reason or "no reason was given"
-        if not self._ended:
+        for end in (self._source, self._target):
+            # Some parents leave their pipes in the other mode.
+            os.set_blocking(end, True)
+        for work in (self._read, self._write):
+            threading.Thread(target=work, daemon=True).start()
+        receiving = asyncio.create_task(self._receive())
+        await asyncio.wait({receiving, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+        receiving.cancel()
+        self._outgoing.put(None)
+        if not self._ended.done():
+            code, reason = self._socket.close_code, self._socket.close_reason or "no reason was given"
             raise CommandFailed(f"The gateway closed the connection ({code}: {reason}). Is it still running?")
 
-    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Send each line, then read on. Runs in a thread of its own."""
+    async def _receive(self) -> None:
+        with suppress(ConnectionClosed):
+            async for message in self._socket:
+                if isinstance(message, str):
+                    written = asyncio.Event()
+                    self._outgoing.put((message.encode() + b"\n", written.set))
+                    await written.wait()
+
+    def _end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    # --- the threads
+
+    def _read(self) -> None:
+        """Send each line, then read on."""
         try:
             while data := os.read(self._source, CHUNK):
                 for line in self._lines.feed(data):
-                    self._forward(line, loop)
+                    self._forward(line)
             for line in self._lines.end():
-                self._forward(line, loop)
-        except (ConnectionClosed, OSError):
-            return  # the gateway is gone, which the receiving side reports, or nothing reads our answers
-        finally:
-            self._ended = self._socket.close_code is None
-            asyncio.run_coroutine_threadsafe(self._socket.close(), loop)
+                self._forward(line)
+        except ConnectionClosed:
+            return  # the receiving side reports it
+        except OSError:
+            pass
+        self._loop.call_soon_threadsafe(self._end)
 
-    def _forward(self, line: bytes | Oversize, loop: asyncio.AbstractEventLoop) -> None:
+    def _forward(self, line: bytes | Oversize) -> None:
         if isinstance(line, Oversize):
             error = {"code": TOO_LARGE, "message": f"A message has at most {self._limit} bytes; this has {line.size}."}
-            self._write(encode_line({"jsonrpc": "2.0", "id": None, "error": error}))
+            self._outgoing.put((encode_line({"jsonrpc": "2.0", "id": None, "error": error}), lambda: None))
             return
         text = line.decode("utf-8", "replace")
-        asyncio.run_coroutine_threadsafe(self._socket.send(text), loop).result()
+        asyncio.run_coroutine_threadsafe(self._socket.send(text), self._loop).result()
 
-    def _write(self, data: bytes) -> None:
-        with self._writing:
-            while data:
-                data = data[os.write(self._target, data) :]
+    def _write(self) -> None:
+        """Write what the gateway sent, one message at a time."""
+        while (message := self._outgoing.get()) is not None:
+            data, written = message
+            try:
+                while data:
+                    data = data[os.write(self._target, data) :]
+            except OSError:  # nothing reads our answers any more
+                self._loop.call_soon_threadsafe(self._end)
+                return
+            self._loop.call_soon_threadsafe(written)

@@ -68,6 +68,7 @@ class Editor:
             self.seen.add(check_message(message, self._methods))
         self.received.append(message)
         if "method" not in message:
+            assert message["id"] is None or message["id"] not in self._answers, "a call is answered once"
             self._answers[message["id"]] = message
             return
         session = message["params"].get("sessionId") or message["params"]["requestId"].partition("/")[0]

@@ -188,8 +188,16 @@ async def test_close_stops_the_updates_and_not_the_agent(acp: AcpHarness) -> Non
 
 async def test_a_deleted_session_is_gone(acp: AcpHarness) -> None:
     async with acp.editor() as editor:
-        session = await acp.new(editor)
+        session, agent, ended = await running(acp, editor)
+        await agent.result()
+        await editor.answer_to(ended)
+        prompts = [await editor.prompt(session, text) for text in ("running", "waiting")]
+        await agent.prompted()
+        await acp.core.until(lambda: len(acp.core.state(session).queue) == 1)
         assert await editor.call("session/delete", sessionId=session) == {}
+        with pytest.raises(CallRefused):
+            await editor.answer_to(prompts[0])
+        assert await editor.answer_to(prompts[1]) == {"stopReason": "cancelled"}
         assert (await editor.call("session/list"))["sessions"] == []
         assert await refused(editor, "session/load", sessionId=session, cwd="/", mcpServers=[]) == (-32002, "not_found")
 

@@ -168,26 +168,31 @@ class OpenSessions:
         return encoder
 
     def close(self, id: CallIdentifier, session: SessionId) -> Flow:
-        """Stop watching. The agent goes on: other people may watch the session too."""
-        yield from self._leave(session)
+        """Stop watching. The agent goes on: other people may watch the session too. Prompts that are still open are
+        answered, because nothing else answers them now."""
+        encoder = self._encoders.pop(session, None)
+        if encoder is not None:
+            unanswered: tuple[OpenPrompt, ...] = ()
+            with suppress(FairleadError):
+                unanswered = _unanswered(encoder.prompts, (yield from do(q.GetSession(session))))
+            yield Unsubscribe(session)
+            for prompt in unanswered:
+                yield Write(result_frame(prompt.id, {"stopReason": "cancelled"}))
         yield Write(result_frame(id, {}))
 
     def delete(self, id: CallIdentifier, session: SessionId) -> Flow:
+        """Delete the session. The end of its turn answers the prompt of the turn; waiting prompts are answered here."""
+        encoder = self._encoders.get(session)
+        queue = (yield from do(q.ReadQueue(session))) if encoder is not None else ()
         yield cmd.Delete(session=session)
-        yield from self._leave(session)
+        if encoder is not None:
+            del self._encoders[session]
+            yield Unsubscribe(session)
+            waiting = {item.message for item in queue}
+            for prompt in encoder.prompts:
+                if prompt.message in waiting:
+                    yield Write(result_frame(prompt.id, {"stopReason": "cancelled"}))
         yield Write(result_frame(id, {}))
-
-    def _leave(self, session: SessionId) -> Flow:
-        """Unsubscribe. Prompts that are still open are answered, because nothing else answers them now."""
-        encoder = self._encoders.pop(session, None)
-        if encoder is None:
-            return
-        open_prompts = encoder.prompts
-        with suppress(FairleadError):
-            open_prompts = _unanswered(encoder.prompts, (yield from do(q.GetSession(session))))
-        yield Unsubscribe(session)
-        for prompt in open_prompts:
-            yield Write(result_frame(prompt.id, {"stopReason": "cancelled"}))
 
     # --- prompts
 
