@@ -93,6 +93,13 @@ def test_an_interrupt_cancels_the_turn_with_or_without_a_row() -> None:
     assert [status for status, _ in statuses(log)] == ["cancelled"]
 
 
+def test_a_late_row_about_an_interrupt_does_not_cancel_the_next_turn() -> None:
+    late = shows([text("[Request interrupted by user for tool use]")])
+    log = interpret(typed(), shows(), {"interrupt": "c"}, mark("idle"))
+    log.run([typed("next", N), late, shows("next"), answers(), mark("stopped")])
+    assert statuses(log) == [("cancelled", "interrupted"), ("completed", "")]
+
+
 def test_a_model_error_fails_the_turn() -> None:
     log = interpret(typed(), shows(), answers("API Error", "stop_sequence", error="server_error"), mark("idle"))
     assert statuses(log) == [("failed", "server_error")]

@@ -1,7 +1,7 @@
 """The interpreter of the demo agent: its lines are events already. Pure; its whole state is one struct.
 
-It adds what only the gateway knows: the turn, the deltas that a block repeats, and the end of what a process that died
-left open. Our prompt opens a turn; so does the agent, when background work reports back.
+It adds what only the gateway knows: turns (opened by our prompt or by background work that reports back), the deltas
+that a block repeats, and the end of what a process that died left open.
 """
 
 from typing import Any
@@ -21,8 +21,9 @@ _Whole = ev.Text | ev.Thinking | ev.ToolCalled
 
 class DemoState(msgspec.Struct):
     """`busy`: the turn is of the main thread, not of background work alone. `marks` are the deltas of unfinished
-    blocks: (seq, characters up to the delta's end). `subagents` maps each to its call; `tasks` describes what runs in
-    the background. `process` and `last` name the last event that was seen; `strays` counts lines that are no event."""
+    blocks: (seq, characters up to the delta's end). `subagents` maps each to its call; `tasks` describes background
+    work. `process` and `last` name the last event seen, also of an exited process: the session's file may still end
+    with it. `strays` counts lines that are no event."""
 
     turn: str = ""
     busy: bool = False
@@ -47,8 +48,7 @@ class DemoInterpreter(PlainInterpreter[DemoState]):
     def step(self, record: Record) -> Interpretation:
         self._events = []
         drop: tuple[int, ...] = ()
-        message = decode(record.raw)
-        if isinstance(message, DemoMessage) and record.origin == "gateway":
+        if isinstance(message := decode(record.raw), DemoMessage) and record.origin == "gateway":
             self._ours(message)
         elif message is None or isinstance(message, DemoMessage):
             self._state.strays += 1
@@ -139,7 +139,7 @@ class DemoInterpreter(PlainInterpreter[DemoState]):
             ended = ("cancelled", "interrupted") if state.cancelled else ("failed", reason)
             closed = tuple(CallId(call) for call in state.calls)
             self._emit(ev.TurnEnded, cause, status=ended[0], reason=ended[1], text=state.text, closed=closed)
-        self._state = DemoState()
+        self._state = DemoState(process=state.process, last=state.last)
         return Interpretation(tuple(self._events))
 
     def _open_turn(self, origin: str, trigger: str) -> None:

@@ -51,7 +51,8 @@ def _emit_text(step: Step, record: UserRecord, content: tuple[Content, ...], thr
     if not thread and terminal_prompts.matches_pending(step, text):
         terminal_prompts.confirm(step)
     elif classified.kind == "interrupted":
-        if not thread:
+        # The rows come in order: while the row of a typed prompt is missing, this one is about the turn before it.
+        if not thread and step.state.typed is None:
             turns.signal(step, TurnSignal.INTERRUPT)
         step.store_record("user", "interrupted", thread=thread)
     elif classified.kind == "task":
