@@ -10,7 +10,7 @@ from clients.acp.acp_schema import check_message, has_schema
 from fairlead.clients.acp.encoder import AcpEncoder, OpenPrompt, SessionOpening
 from fairlead.clients.acp.options import CurrentOptions, OfferedOptions, config_options, offered_modes
 from fairlead.clients.acp.requests import answer_commands, request_id, split_id
-from fairlead.clients.acp.tools import OUTPUT_BYTES, TITLE_LENGTH, call_fields, plan_entries, result_fields, title_of
+from fairlead.clients.acp.tools import RAW_BYTES, TITLE_LENGTH, call_fields, plan_entries, result_fields, title_of
 from fairlead.clients.acp.updates import EditorFeatures
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
@@ -112,9 +112,17 @@ def test_the_diff_of_an_edit_stays_unless_the_edit_failed() -> None:
 
 
 def test_a_large_structured_result_is_left_out() -> None:
-    small, large = {"stdout": "x"}, {"stdout": "x" * OUTPUT_BYTES}
+    small, large = {"stdout": "x"}, {"stdout": "x" * RAW_BYTES}
     assert result_fields("Bash", "x", small, failed=False)["rawOutput"] == small
     assert "rawOutput" not in result_fields("Bash", "x", large, failed=False)
+
+
+def test_a_large_input_is_left_out_only_where_a_diff_shows_it() -> None:
+    text = "x" * RAW_BYTES
+    written = call_fields("Write", {"file_path": "/a", "content": text}, "")
+    assert "rawInput" not in written and written["content"][0]["newText"] == text
+    assert call_fields("mcp__x__y", {"text": text}, "")["rawInput"] == {"text": text}
+    assert "rawInput" in call_fields("Write", {"file_path": "/a", "content": "small"}, "")
 
 
 def test_todos_are_the_plan_and_no_call() -> None:

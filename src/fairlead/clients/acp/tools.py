@@ -13,8 +13,8 @@ TODOS: Final = "TodoWrite"
 """The tool whose input is the list of tasks: editors show it as the plan, not as a call."""
 
 TITLE_LENGTH: Final = 500
-OUTPUT_BYTES: Final = 64 << 10
-"""Maximum size of a structured result that is sent beside the text: an edit's may contain the whole file."""
+RAW_BYTES: Final = 64 << 10
+"""Maximum size of a raw input or output that only repeats what is shown: an edit's may contain the whole file."""
 
 _KINDS: Final = {
     "Read": "read",
@@ -51,13 +51,20 @@ def title_of(name: str, given: Mapping[str, Any], cwd: str = "") -> str:
 
 def call_fields(name: str, given: Mapping[str, Any], cwd: str) -> Fields:
     """The fields that describe a call, as `tool_call` and permission requests have them."""
-    fields: Fields = {"title": title_of(name, given, cwd), "name": name, "kind": tool_kind(name), "rawInput": given}
+    fields: Fields = {"title": title_of(name, given, cwd), "name": name, "kind": tool_kind(name)}
     path = _path(given, cwd)
     if path:
         fields["locations"] = [{"path": path}]
         if diffs := _diffs(name, given, path):
             fields["content"] = diffs
+    # Without a diff, the input is all that shows what the call does.
+    if "content" not in fields or _is_small(given):
+        fields["rawInput"] = given
     return fields
+
+
+def _is_small(value: Any) -> bool:
+    return len(msgspec.json.encode(value)) <= RAW_BYTES
 
 
 def _path(given: Mapping[str, Any], cwd: str) -> str:
@@ -95,7 +102,7 @@ def result_fields(name: str, content: Any, data: Any, *, failed: bool) -> Fields
     if shown and (failed or tool_kind(name) != "edit"):
         fields["content"] = shown
     output = content if data is None else data
-    if output is not None and len(msgspec.json.encode(output)) <= OUTPUT_BYTES:
+    if output is not None and _is_small(output):
         fields["rawOutput"] = output
     return fields
 
