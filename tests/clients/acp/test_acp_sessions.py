@@ -6,7 +6,7 @@ from clients.acp.acp_harness import AcpHarness, CallRefused, Editor
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import Exit
-from fairlead.model.content import ImageBlock, OtherBlock, TextBlock
+from fairlead.model.content import ImageBlock, TextBlock
 from fairlead.model.errors import AgentMissing
 from fairlead.model.ids import SessionId
 from sessions.harness import SESSION, FakeAgent
@@ -243,13 +243,7 @@ async def test_the_blocks_of_a_prompt_reach_the_agent(acp: AcpHarness) -> None:
             ImageBlock({"type": "base64", "media_type": "image/png", "data": "aGk="}),
             TextBlock("@src/a b.py"),
             TextBlock("https://example.org/x"),
-            OtherBlock(
-                {
-                    "type": "document",
-                    "title": "/etc/hosts",
-                    "source": {"type": "text", "media_type": "text/plain", "data": "127.0.0.1"},
-                }
-            ),
+            TextBlock('\n<file path="/etc/hosts">\n127.0.0.1\n</file>\n'),
         )
         audio = [{"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}]
         assert (await refused(editor, "session/prompt", sessionId=session, prompt=audio))[0] == -32602

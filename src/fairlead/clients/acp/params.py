@@ -6,13 +6,14 @@ Unknown fields are ignored, as the protocol wants it; a known one of the wrong t
 from pathlib import PurePosixPath
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
+from xml.sax.saxutils import quoteattr
 
 import msgspec
 
 from fairlead.clients.acp.updates import EditorFeatures
 from fairlead.clients.acp.wire import INVALID_PARAMS, BadMessage, ClientCall, Fields
 from fairlead.model.auth import Identity
-from fairlead.model.content import Content, ImageBlock, OtherBlock, TextBlock
+from fairlead.model.content import Content, ImageBlock, TextBlock
 from fairlead.model.ids import SessionId, session_id
 
 FOLDERS: Final = 50
@@ -138,8 +139,8 @@ def _content(block: Fields, cwd: str) -> Content:
         case {"type": "resource_link", "uri": str(uri)}:
             return TextBlock(_reference(uri, cwd))
         case {"type": "resource", "resource": {"uri": str(uri), "text": str(text)}}:
-            source = {"type": "text", "media_type": "text/plain", "data": text}
-            return OtherBlock({"type": "document", "title": _reference(uri, cwd), "source": source})
+            # As text, which every agent accepts; documents are a block of Claude's only.
+            return TextBlock(f"\n<file path={quoteattr(_reference(uri, cwd).removeprefix('@'))}>\n{text}\n</file>\n")
         case {"type": str(kind)}:
             raise BadMessage(INVALID_PARAMS, f"A prompt cannot have this block of the type {kind[:40]!r}.")
         case _:
