@@ -20,7 +20,7 @@ from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.clients.native.codec import CODECS
 from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.gateway import Cursor, FrameEncoder
-from fairlead_testing.acp_editor import AcpEditor
+from fairlead_testing.acp_client import AcpEditor
 from fairlead_testing.claudecodeui_client import ClaudeCodeUiClient
 from fairlead_testing.claudecodeui_client import Shown as CcuiShown
 from fairlead_testing.cognova_client import CognovaClient

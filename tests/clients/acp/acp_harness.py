@@ -20,7 +20,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.ids import SessionId
 from fairlead.server.limits import ServerLimits
 from fairlead.sessions.api.folders import ReadSessionChoices, SessionChoices
-from fairlead_testing.acp_editor import AcpEditor
+from fairlead_testing.acp_client import AcpEditor
 from patience import PATIENCE
 from sessions.harness import CoreHarness, FakeAgent
 

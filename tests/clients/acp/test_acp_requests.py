@@ -226,6 +226,26 @@ async def test_several_questions_wait_for_a_client_that_can_show_them(acp: AcpHa
         assert plain.of(session).requests == {} and withdrawn(plain) == []
 
 
+async def test_the_next_prompt_answers_questions_that_a_client_cannot_show(acp: AcpHarness) -> None:
+    async with acp.editor({}) as editor:
+        session, agent, first = await running(acp, editor)
+        questions = [QUESTION, SEVERAL]
+        await agent.call("toolu_1", "AskUserQuestion", questions=questions)
+        await agent.ask("req-1", "toolu_1", "AskUserQuestion", questions=questions)
+        await editor.until_status(session, "toolu_1", "pending")
+        second = await editor.prompt(session, "a, and the rest as you like")
+        await acp.core.until(lambda: len(agent.answers) == 1)
+        ((_, decision),) = agent.answers
+        assert decision.updated_input is not None
+        words = "a, and the rest as you like"
+        assert decision.updated_input["answers"] == {"Which?": words, "Which ones?": words}
+        await editor.settled(session)
+        assert acp.core.state(session).queue == () and not editor.is_answered(second)
+        await agent.result()
+        for prompt in (first, second):
+            assert await editor.answer_to(prompt) == {"stopReason": "end_turn"}
+
+
 # --- plans
 
 

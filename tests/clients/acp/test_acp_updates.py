@@ -20,7 +20,7 @@ from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SubagentId
 from fairlead.model.queries import SessionView
 from fairlead.model.store import Summary
 from fairlead.model.web.sockets import Subscribe
-from fairlead_testing.acp_editor import AcpEditor
+from fairlead_testing.acp_client import AcpEditor
 from fairlead_testing.replay import SESSION, log_of, unframed
 from golden.cases import GOLDEN, case_names, read_lines
 

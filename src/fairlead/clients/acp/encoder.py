@@ -47,10 +47,12 @@ class SessionOpening(msgspec.Struct, frozen=True):
 
 
 class OpenPrompt(msgspec.Struct, frozen=True):
-    """A prompt of this client: the call is answered when the turn of this message ends."""
+    """A prompt of this client: the call is answered when the turn of this message ends. `turn`: a prompt that answered
+    a question has no message, and is answered when that turn ends."""
 
     message: str
     id: CallIdentifier
+    turn: str = ""
 
 
 class AcpEncoder(EncoderWithoutSignals, frozen=True):
@@ -128,8 +130,10 @@ class AcpEncoder(EncoderWithoutSignals, frozen=True):
             case ev.PermissionResolved() | ev.PermissionCancelled() if event.request in before.waiting:
                 frames.insert(0, self._withdrawal(session, before.waiting[event.request], now))
             case ev.TurnEnded():
-                messages = before.turns.get(event.turn or "", ())
-                frames += [_prompt_answer(prompt, event) for prompt in self.prompts if prompt.message in messages]
+                turn = event.turn or ""
+                messages = before.turns.get(turn, ())
+                ended = (prompt for prompt in self.prompts if prompt.message in messages or turn == prompt.turn != "")
+                frames += [_prompt_answer(prompt, event) for prompt in ended]
             case ev.MessageCancelled():
                 frames += [_stopped(prompt, "cancelled") for prompt in self.prompts if prompt.message == event.message]
             case _:

@@ -29,7 +29,7 @@ from fairlead.clients.acp.params import (
     prompt_content,
     read_folders,
 )
-from fairlead.clients.acp.requests import answer_commands, read_request
+from fairlead.clients.acp.requests import answer_commands, person_request, read_request, text_answer
 from fairlead.clients.acp.wire import (
     INVALID_PARAMS,
     NOT_FOUND,
@@ -40,8 +40,9 @@ from fairlead.clients.acp.wire import (
     result_frame,
 )
 from fairlead.model import commands as cmd
+from fairlead.model import events as ev
 from fairlead.model import queries as q
-from fairlead.model.content import ImageBlock
+from fairlead.model.content import ImageBlock, plain_text
 from fairlead.model.errors import FairleadError, NotFound, OutsideRoots
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import MessageId, RequestId, SessionId, turn_id
@@ -204,10 +205,15 @@ class OpenSessions:
         if "images" in view.cannot and any(isinstance(block, ImageBlock) for block in content):
             raise BadMessage(INVALID_PARAMS, "This session's agent does not accept images.")
         message = MessageId(self._fresh())
+        command: cmd.Command = cmd.Send(session=session, content=content, message=message)
+        prompt = OpenPrompt(message, id)
+        question = _hidden_question(encoder, view)
+        if question is not None and view.turn is not None and (text := plain_text(content)):
+            command, prompt = text_answer(session, question, text), OpenPrompt("", id, view.turn)
         waiting = _unanswered(encoder.prompts, view)
-        yield from self._continue(session, prompts=(*waiting, OpenPrompt(message, id)))
+        yield from self._continue(session, prompts=(*waiting, prompt))
         try:
-            yield cmd.Send(session=session, content=content, message=message)
+            yield command
         except FairleadError:
             yield from self._continue(session, prompts=waiting)
             raise
@@ -218,7 +224,7 @@ class OpenSessions:
         prompts = [prompt for prompt in self._require(session).prompts if only in (None, prompt.id)]
         view = yield from do(q.GetSession(session))
         queued = {item.message for item in view.queue}
-        interrupt = view.turn in {turn_id(session, prompt.message) for prompt in prompts}
+        interrupt = view.turn in {prompt.turn or turn_id(session, prompt.message) for prompt in prompts}
         withdrawn = False
         for prompt in prompts:
             if prompt.message in queued:
@@ -273,8 +279,20 @@ def _unanswered(prompts: tuple[OpenPrompt, ...], view: q.SessionView) -> tuple[O
     """The prompts that wait in the queue, or whose turn is running."""
     session, queued = view.summary.session, {item.message for item in view.queue}
     return tuple(
-        prompt for prompt in prompts if prompt.message in queued or turn_id(session, prompt.message) == view.turn
+        prompt
+        for prompt in prompts
+        if prompt.message in queued or (prompt.turn or turn_id(session, prompt.message)) == view.turn
     )
+
+
+def _hidden_question(encoder: AcpEncoder, view: q.SessionView) -> ev.QuestionAsked | None:
+    """The open question that this client cannot show: the person answers it by a prompt."""
+    if not encoder.features.approves or encoder.features.forms:
+        return None
+    events = [read_request(bytes(pending.event)) for pending in view.pending]
+    session = view.summary.session
+    hidden = [event for event in events if isinstance(event, ev.QuestionAsked)]
+    return next((event for event in hidden if not person_request(session, event, "", forms=False)), None)
 
 
 def _left_out(session: SessionId, names: list[str]) -> bytes:

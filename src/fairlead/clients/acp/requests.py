@@ -164,6 +164,11 @@ def answer_commands(session: SessionId, event: PersonRequest, result: Any) -> Se
             return []
 
 
+def text_answer(session: SessionId, event: ev.QuestionAsked, text: str) -> cmd.AnswerPermission:
+    """A person's own words as the answer to all questions of a request."""
+    return _answer(session, event, ALLOW, answers={_question_text(question): text for question in event.questions})
+
+
 def _selected(session: SessionId, event: PersonRequest, option: str) -> Sequence[cmd.Command]:
     if option not in {offered["optionId"] for offered in _options(event)}:
         return []
