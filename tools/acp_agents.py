@@ -1,4 +1,4 @@
-"""Fetches from npm the agents that judge Fairlead's ACP client (Agent Client Protocol), and the protocol's JSON schema.
+"""Fetches from npm the programs that judge Fairlead's use of ACP (Agent Client Protocol): agents, a client, the schema.
 
 They go into the same cache as the Claude CLIs, one folder per name and version. Each package that has a program has its
 pinned hash; the small libraries of codex-acp are the ones that npm resolves that day. No package's own scripts run.
@@ -56,6 +56,17 @@ JUDGES = {
             "node_modules/@agentclientprotocol/sdk/schema/v1/schema.json",
             "9 MB",
             ("--omit=peer",),
+        )
+    ),
+    # A client on the command line. Its optional packages are native replacements for code of its own.
+    "acpx": Judge(
+        Release(
+            "0.19.1",
+            "acpx",
+            "sha512-zKVZVM6tHGXmdXU+sC30jdFLzz0ZpNLMorYKH+it3XcuEcvFl20sLbHPqfdjfsLfV+PmhRDEm1b9Np5KxgFHow==",
+            "node_modules/acpx/dist/cli.js",
+            "31 MB",
+            ("--omit=optional",),
         )
     ),
     "codex": Judge(

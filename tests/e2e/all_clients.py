@@ -9,6 +9,7 @@ from typing import Any
 
 from websockets.asyncio.client import connect
 
+from clients.acp.acp_harness import EVERYTHING, Editor, editor_at
 from clients.claudecodeui.chat_harness import Peer as AppPeer
 from clients.claudecodeui.chat_harness import peer_at as app_at
 from clients.cognova.chat_harness import Peer, peer_at
@@ -86,6 +87,14 @@ async def claudecodeui(harness: GatewayHarness) -> AsyncIterator[AppPeer]:
         yield peer
 
 
+@contextlib.asynccontextmanager
+async def acp(harness: GatewayHarness) -> AsyncIterator[Editor]:
+    async with editor_at(harness.gateway.url, harness.gateway.token) as editor:
+        await editor.initialize(EVERYTHING)
+        await editor.load(harness.session)
+        yield editor
+
+
 def happy_words(client: HappyClient) -> list[str]:
     return [part.get("text", "") for shown in client.state.shown for part in shown.content if part["type"] == "text"]
 
@@ -97,7 +106,7 @@ def over(client: HappyClient) -> list[str]:
 @dataclass
 class Clients:
     """A client of each protocol: `tab` is MyLifeDB's, `envelopes` Happy's (`hearing` waits for them), `peer` Cognova's,
-    `app` claudecodeui's.
+    `app` claudecodeui's, `editor` has ACP.
     """
 
     tab: Tab
@@ -106,6 +115,7 @@ class Clients:
     direct: DirectPeer
     peer: Peer
     app: AppPeer
+    editor: Editor
 
 
 @contextlib.asynccontextmanager
@@ -116,8 +126,9 @@ async def all_clients(harness: GatewayHarness) -> AsyncIterator[Clients]:
         connect_peer(harness.gateway, harness.session) as direct,
         cognova(harness) as peer,
         claudecodeui(harness) as app,
+        acp(harness) as editor,
     ):
-        yield Clients(tab, envelopes, hearing, direct, peer, app)
+        yield Clients(tab, envelopes, hearing, direct, peer, app, editor)
 
 
 async def answered_on_one(
@@ -128,7 +139,7 @@ async def answered_on_one(
     """
     target = harness.cwd / answering
     tab, envelopes, hearing = clients.tab, clients.envelopes, clients.hearing
-    direct, peer, app = clients.direct, clients.peer, clients.app
+    direct, peer, app, editor = clients.direct, clients.peer, clients.app, clients.editor
     await harness.send(f"SCRIPT:{script} touch {target}")
     asked = await harness.until("permission.asked")
     shown = await tab.until("control_request")
@@ -136,12 +147,14 @@ async def answered_on_one(
     await hearing.until(lambda: any(str(target) in str(item.content) for item in envelopes.state.shown))
     chatted = await peer.until("permission_request")
     in_app = await app.until("permission_request")
+    card = await editor.request(harness.session)
     requests = {
         shown["request_id"],
         asked["request"],
         *direct.client.pending,
         chatted["requestId"],
         in_app["requestId"],
+        card["id"].partition("/")[2],
     }
     assert len(requests) == 1
     match answering:
@@ -157,6 +170,8 @@ async def answered_on_one(
             await peer.say("chat:permission_response", requestId=asked["request"], allow=True)
         case "claudecodeui":
             await app.say("chat.permission-response", requestId=asked["request"], allow=True)
+        case "acp":
+            await editor.choose(harness.session, "allow")
     resolved = await harness.until("permission.resolved")
     assert (resolved["request"], resolved["behavior"]) == (asked["request"], "allow")
     assert (await tab.until("control_response"))["behavior"] == "allow"
@@ -171,6 +186,9 @@ async def answered_on_one(
     settled = await app.until("permission_cancelled")
     assert (settled["requestId"], settled["reason"], settled["allow"]) == (asked["request"], "answered", True)
     assert (await app.until("complete"))["success"] is True
+    shown_in_editor = editor.of(harness.session)
+    await editor.until_status(harness.session, asked["call"], "completed")
+    assert shown_in_editor.requests == {}
     (conversation,) = peer.client.conversations.values()
     assert (conversation.requests, conversation.settled) == ({}, earlier)
     assert target.exists()
@@ -180,13 +198,14 @@ async def answered_on_one(
     assert words in conversation.answers[-1].text and len(conversation.answers) == len(earlier)
     rows = app.client.sessions[harness.session].rows
     assert [row["content"] for row in rows if row["kind"] == "text"].count(words) == len(earlier)
+    await editor.until(lambda: shown_in_editor.text().count(words) == len(earlier))
     for messages in (tab.frames, direct.client.messages):
         answers = [message for message in messages if message["type"] == "assistant"]
         texts = [block.get("text") for message in answers for block in message["message"]["content"]]
         assert texts.count(words) == len(earlier)
     assert {line["call"] for line in harness.all("tool.called")} == set(conversation.answers[-1].tools)
     calls = {line["call"] for line in (*harness.earlier, *harness.events) if line["type"] == "tool.called"}
-    assert calls == set(envelopes.state.results)
+    assert calls == set(envelopes.state.results) == set(shown_in_editor.calls)
     assert calls == {row["toolId"] for row in rows if row["kind"] == "tool_result"}
     assert envelopes.state.calls == {}
 
@@ -194,7 +213,7 @@ async def answered_on_one(
 async def each_sends_a_prompt(harness: GatewayHarness, clients: Clients) -> None:
     """A client of each protocol sends a prompt, and all of them show all answers."""
     tab, envelopes, hearing = clients.tab, clients.envelopes, clients.hearing
-    direct, peer, app = clients.direct, clients.peer, clients.app
+    direct, peer, app, editor = clients.direct, clients.peer, clients.app, clients.editor
     await harness.turn("SCRIPT:text native")
     await tab.say(type="user_message", content="SCRIPT:text mylifedb")
     await harness.until("turn.ended")
@@ -211,15 +230,18 @@ async def each_sends_a_prompt(harness: GatewayHarness, clients: Clients) -> None
     await harness.until("turn.ended")
     await app.send(harness.session, "SCRIPT:text claudecodeui")
     await harness.until("turn.ended")
-    await hearing.until(lambda: len(over(envelopes)) == 6)
-    names = ["native", "mylifedb", "direct", "happy", "cognova", "claudecodeui"]
+    prompt = await editor.prompt(harness.session, "SCRIPT:text acp")
+    await harness.until("turn.ended")
+    assert await editor.answer_to(prompt) == {"stopReason": "end_turn"}
+    names = ["native", "mylifedb", "direct", "happy", "cognova", "claudecodeui", "acp"]
+    await hearing.until(lambda: len(over(envelopes)) == len(names))
     assert [text.split()[-1] for text in harness.texts()] == names
     for name in names:
         assert any(name in word for word in happy_words(envelopes))
-    await tab.until(lambda frame: frame["type"] == "assistant" and "claudecodeui" in str(frame["message"]))
+    await tab.until(lambda frame: frame["type"] == "assistant" and names[-1] in str(frame["message"]))
     received = [str(frame["message"]) for frame in tab.frames if frame["type"] == "assistant"]
     assert [next(name for name in names if name in words) for words in received] == names
-    await direct.until(lambda client: len([m for m in client.messages if m["type"] == "result"]) == 6)
+    await direct.until(lambda client: len([m for m in client.messages if m["type"] == "result"]) == len(names))
     for _ in names:
         await peer.until("stream_end")
         await app.until("complete")
@@ -227,3 +249,7 @@ async def each_sends_a_prompt(harness: GatewayHarness, clients: Clients) -> None
     assert [answer.text.split()[-1] for answer in conversation.answers] == names
     texts = [row["content"] for row in app.client.sessions[harness.session].rows if row["kind"] == "text"]
     assert [text.split()[-1] for text in texts] == names
+    shown = editor.of(harness.session)
+    said = [message.text for message in shown.messages if message.kind == "agent_message_chunk"]
+    assert [text.split()[-1] for text in said] == names
+    assert shown.text("user_message_chunk").count("SCRIPT:") == len(names) - 1, "its own prompt is not repeated"

@@ -24,7 +24,7 @@ async def test_a_permission_that_is_answered_on_one_is_seen_as_answered_on_all(h
     await harness.open()
     requests: list[str] = []
     async with all_clients(harness) as clients:
-        for answering in ("native", "mylifedb", "direct", "cognova", "claudecodeui"):
+        for answering in ("native", "mylifedb", "direct", "cognova", "claudecodeui", "acp"):
             harness.scene()
             await answered_on_one(harness, clients, answering, requests)
 
@@ -35,4 +35,4 @@ async def test_each_of_them_says_something_and_all_hear_it(harness: GatewayHarne
     async with all_clients(harness) as clients:
         await each_sends_a_prompt(harness, clients)
         raw = await harness.raw()
-        assert len([line for line in raw if line["type"] == "turn.ended"]) == 6
+        assert len([line for line in raw if line["type"] == "turn.ended"]) == 7

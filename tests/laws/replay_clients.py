@@ -5,6 +5,9 @@ from typing import Any
 import msgspec
 
 from fairlead.auth.api.session_keys import SessionKey
+from fairlead.clients.acp.encoder import AcpEncoder
+from fairlead.clients.acp.options import OfferedOptions
+from fairlead.clients.acp.updates import EditorFeatures
 from fairlead.clients.claudecodeui.chat.frames import ChatEncoder
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.clients.cognova.chat_frames import ENCODER as COGNOVA
@@ -17,6 +20,7 @@ from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.clients.native.codec import CODECS
 from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.gateway import Cursor, FrameEncoder
+from fairlead_testing.acp_client import AcpEditor
 from fairlead_testing.claudecodeui_client import ClaudeCodeUiClient
 from fairlead_testing.claudecodeui_client import Shown as CcuiShown
 from fairlead_testing.cognova_client import CognovaClient
@@ -196,6 +200,36 @@ class ClaudeCodeUiReplay(ReplayClient):
         return [row for row in rows if "id" in row], self.shown.requests, self.shown.completes, self.shown.budget
 
 
+ACP_FEATURES = EditorFeatures(forms=True, notices=True, compaction=True, approves=True)
+ACP_OPTIONS = OfferedOptions(modes=("default", "acceptEdits", "plan"), models=("sonnet",), thinking=True)
+
+
+class AcpReplay(ReplayClient):
+    """It reads the log from its start, and receives the messages of the entries after its position."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.editor = AcpEditor()
+        self.after = 0
+
+    def encoder(self) -> FrameEncoder:
+        return AcpEncoder(features=ACP_FEATURES, offered=ACP_OPTIONS, shown_after=self.after)
+
+    def cursor(self, position: int) -> Cursor:
+        self.after = position
+        return Cursor(0)
+
+    def take(self, payload: bytes) -> None:
+        self.editor.feed(msgspec.json.decode(payload))
+
+    def state(self) -> Any:
+        shown = self.editor
+        words = [(message.kind, message.id, message.parts) for message in shown.messages]
+        settings = shown.mode, shown.options, shown.commands, shown.usage, shown.info
+        calls = shown.calls, shown.order, shown.inside
+        return words, calls, shown.plan, settings, shown.compactions, shown.notices, shown.requests
+
+
 CLIENTS: dict[str, type[ReplayClient]] = {
     "native json": NativeReplay,
     "native msgpack": PackedNativeReplay,
@@ -206,4 +240,5 @@ CLIENTS: dict[str, type[ReplayClient]] = {
     "direct": DirectReplay,
     "cognova": CognovaReplay,
     "claudecodeui": ClaudeCodeUiReplay,
+    "acp": AcpReplay,
 }

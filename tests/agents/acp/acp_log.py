@@ -12,7 +12,7 @@ from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Record
 from fairlead.model.ids import EventId, SessionId
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "acp"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "acp-agents"
 SESSION = SessionId("5f0c1e8e-4d58-4a3a-9a3c-0d5f3a1f0001")
 CWD = "/srv/project"
 PROCESS = "p1"

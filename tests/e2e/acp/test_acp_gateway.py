@@ -186,7 +186,7 @@ async def test_every_protocol_shows_the_session_and_answers_its_requests(
     await harness.open()
     requests: list[str] = []
     async with all_clients(harness) as clients:
-        for answering in ("native", "mylifedb", "direct", "cognova", "claudecodeui"):
+        for answering in ("native", "mylifedb", "direct", "cognova", "claudecodeui", "acp"):
             harness.scene()
             await answered_on_one(harness, clients, answering, requests, "shell")
 

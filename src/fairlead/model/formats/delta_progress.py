@@ -11,7 +11,7 @@ BLOCKS: Final = 256
 
 def streamed_chars(event: ev.Event, position: int | None = None) -> int:
     """Number of characters of a block that were streamed as deltas: in all, or up to the seq `position`."""
-    if not isinstance(event, ev.Text | ev.ToolCalled):
+    if not isinstance(event, ev.Text | ev.Thinking | ev.ToolCalled):
         return 0
     return max((offset for seq, offset in event.marks if position is None or seq <= position), default=0)
 
@@ -27,13 +27,13 @@ class DeltaProgress:
         """Number of characters of this block that the client has; 0 for other events. Called with each event, in
         order."""
         match event:
-            case ev.TextDelta() | ev.InputDelta():
-                size = len(event.text if isinstance(event, ev.TextDelta) else event.json)
+            case ev.TextDelta() | ev.ThinkingDelta() | ev.InputDelta():
+                size = len(event.json if isinstance(event, ev.InputDelta) else event.text)
                 self._read[event.message, event.block] = event.offset + size
                 # The oldest block was abandoned and will never be completed.
                 drop_oldest(self._read, BLOCKS)
                 return 0
-            case ev.Text() | ev.ToolCalled():
+            case ev.Text() | ev.Thinking() | ev.ToolCalled():
                 return max(self._read.pop((event.message, event.block), 0), streamed_chars(event, self._position))
             case _:
                 return 0
