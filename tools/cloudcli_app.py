@@ -49,8 +49,13 @@ def _unpack(version: str, folder: Path) -> None:
     archive.unlink()
 
 
+def integrity_of(archive: Path) -> str:
+    """The hash of a file, as npm writes it."""
+    return "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+
+
 def check_integrity(version: str, archive: Path) -> None:
-    found = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+    found = integrity_of(archive)
     if found != (INTEGRITY if version == VERSION else OTHERS[version]):
         raise InstallFailed(f"{PACKAGE}@{version} has the hash {found}, not the pinned one: not installed")
 
