@@ -48,12 +48,12 @@ async def test_vs_code_starts_a_session_confirms_a_tool_and_goes_on_after_a_cut(
 
         # A prompt that is sent while there is no connection arrives once.
         await host.relay.away()
-        await window.send("SCRIPT:hello")
+        await window.send("SCRIPT:text")
         await host.relay.listen()
         await window.seen("Hello from the scripted model.").wait_for()
         log = await gateway.stored(phone)
         prompts = [event["content"][0]["text"] for event in log if event["type"] == "user.message"]
-        assert prompts == ["SCRIPT:think", "SCRIPT:slow 12", "SCRIPT:hello"]
+        assert prompts == ["SCRIPT:think", "SCRIPT:slow 12", "SCRIPT:text"]
         confirmed = [event for event in await all_events(gateway) if event["type"] == "permission.resolved"]
         assert [(event["behavior"], event["how"]) for event in confirmed] == [("allow", "person")]
 
