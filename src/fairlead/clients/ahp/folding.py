@@ -152,12 +152,15 @@ def _fold_queue(chat: Fields, action: Fields) -> None:
     queue: list[Fields] = chat.get("queuedMessages", [])
     match action["type"]:
         case "chat/pendingMessageSet":
-            chat["queuedMessages"] = [*queue, {"id": action["id"], "message": action["message"]}]
+            new = {"id": action["id"], "message": action["message"]}
+            if all(one["id"] != new["id"] for one in queue):
+                queue = [*queue, new]
+            chat["queuedMessages"] = [new if one["id"] == new["id"] else one for one in queue]
         case "chat/pendingMessageRemoved":
             _remove_queued(chat, action["id"])
         case "chat/queuedMessagesReordered" if queue:
             places = {name: place for place, name in enumerate(action["order"])}
-            queue.sort(key=lambda one: places[one["id"]])
+            queue.sort(key=lambda one: places.get(one["id"], len(places)))
 
 
 def _remove_queued(chat: Fields, name: str) -> None:

@@ -202,7 +202,8 @@ def note(step: Step, text: str) -> None:
 
 
 def delta(step: Step, event: ev.TextDelta | ev.ThinkingDelta) -> None:
-    if event.text:
+    """A delta begins no turn: it leaves the log, and the turn would begin at another time then."""
+    if event.text and step.context.turn is not None:
         _append(step, event, event.text, event.offset)
 
 
@@ -219,6 +220,8 @@ def _append(step: Step, event: ev.TextDelta | ev.ThinkingDelta | ev.Text | ev.Th
     turn = open_turn(step, event.turn or event.id)
     name = _part_id(event)
     known = turn.texts.get(name)
+    if offset > (known or 0):
+        return  # the beginning is not there: the whole block will bring it
     limit = SHORT if turn.used > TURN_CHARACTERS else TEXT_CHARACTERS
     new = text[max(0, (known or 0) - offset) : max(0, limit - offset)]
     if not new:
