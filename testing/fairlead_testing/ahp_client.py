@@ -214,7 +214,7 @@ def _confirmed(call: State, action: Action) -> State:
     chosen = {"selectedOption": option[0]} if option else {}
     fields = {**_base(call), **_params(call)}
     if not action["approved"]:
-        why = {name: action[name] for name in ("reason", "reasonMessage", "userSuggestion") if name in action}
+        why: State = {name: action[name] for name in ("reason", "reasonMessage", "userSuggestion") if name in action}
         return {"status": "cancelled", **fields, **why, **chosen}
     if "editedToolInput" in action:
         fields["toolInput"] = action["editedToolInput"]

@@ -12,7 +12,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.clients.ahp.context import Origin, reference_of
+from fairlead.clients.ahp.context import ActionOrigin, reference_of
 from fairlead.clients.ahp.snapshots import AhpReducer
 from fairlead.model import events as ev
 from fairlead.model.content import TextBlock
@@ -30,7 +30,7 @@ call, message, turn = st.sampled_from(CALLS), st.sampled_from(MESSAGES), st.samp
 words = st.sampled_from(["", "one", "two words", "ünïcode ✓"])
 subagent = st.sampled_from([None, None, SubagentId("s1")])
 name = EventId("e")
-reference = st.sampled_from(["", "not ours", reference_of(Origin("vs", 4))])
+reference = st.sampled_from(["", "not ours", reference_of(ActionOrigin("vs", 4))])
 content = st.builds(lambda text: (TextBlock(text),), words)
 request = call.map(lambda name: RequestId(f"r-{name}"))
 plain_input = st.sampled_from([{}, {"command": "ls"}, {"file_path": "/a", "content": "x"}])
@@ -39,7 +39,10 @@ core_events = st.one_of(
     st.builds(ev.MessageQueued, id=st.just(name), message=message, content=content, reference=reference),
     st.builds(
         lambda message, content: ev.MessageQueued(
-            id=name, message=message, content=content, reference=reference_of(Origin("vs", 3, f"request_{message}"))
+            id=name,
+            message=message,
+            content=content,
+            reference=reference_of(ActionOrigin("vs", 3, f"request_{message}")),
         ),
         message,
         content,

@@ -59,7 +59,7 @@ class AhpPeer:
 
     # --- requests
 
-    async def request(self, method: str, channel: str = ROOT, **params: Any) -> Any:
+    async def request(self, method: str, channel: str = ROOT, /, **params: Any) -> Any:
         name = next(self._ids)
         sent = {"jsonrpc": "2.0", "id": name, "method": method, "params": {"channel": channel, **params}}
         await self.socket.send(json.dumps(sent))
@@ -70,7 +70,7 @@ class AhpPeer:
 
     async def initialize(self, *channels: str, versions: list[str] | None = None) -> Any:
         offered = VERSIONS if versions is None else versions
-        about = {"protocolVersions": offered, "clientId": self.name, "initialSubscriptions": [ROOT, *channels]}
+        about: State = {"protocolVersions": offered, "clientId": self.name, "initialSubscriptions": [ROOT, *channels]}
         return await self.request("initialize", **about)
 
     async def dispatch(self, channel: str, kind: str, /, **fields: Any) -> State:

@@ -48,10 +48,12 @@ async def test_a_new_session_a_prompt_a_permission_and_the_answer(gateway: AhpGa
         call = await watcher.call(session, "pending-confirmation")
         needed = watcher.client.sessions[channel_of(session)]["inputNeeded"]
         assert [one["toolCall"]["toolCallId"] for one in needed] == [call["toolCallId"]]
-        about = {"turnId": "request_1", "toolCallId": call["toolCallId"], "approved": True, "confirmed": "user-action"}
-        confirmed = await peer.dispatch(chat_of(session), "chat/toolCallConfirmed", **about, selectedOptionId="allow")
+        answer = {"turnId": "request_1", "toolCallId": call["toolCallId"], "approved": True}
+        confirmed = await peer.dispatch(
+            chat_of(session), "chat/toolCallConfirmed", **answer, confirmed="user-action", selectedOptionId="allow"
+        )
         assert "rejectionReason" not in confirmed
-        again = await watcher.dispatch(chat_of(session), "chat/toolCallConfirmed", **about)
+        again = await watcher.dispatch(chat_of(session), "chat/toolCallConfirmed", **answer)
         assert "does not wait" in again["rejectionReason"]
 
         for client in (peer, watcher):

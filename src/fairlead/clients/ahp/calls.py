@@ -7,8 +7,8 @@ subagent's calls are shown only when they ask for permission: then they are part
 from typing import Any, Final
 
 from fairlead.clients.ahp import turns
-from fairlead.clients.ahp.context import RESULT_CHARACTERS, OpenRequest, OpenTurn, without
-from fairlead.clients.ahp.step import Step
+from fairlead.clients.ahp.context import ChatTurn, OpenRequest, without
+from fairlead.clients.ahp.translation import Translation
 from fairlead.clients.ahp.wire import Fields
 from fairlead.model import events as ev
 from fairlead.model.ids import CallId, RequestId
@@ -25,13 +25,13 @@ _SUBJECT_CHARACTERS: Final = 500
 Asked = ev.PermissionRequested | ev.PlanProposed
 
 
-def called(step: Step, event: ev.ToolCalled) -> None:
+def called(step: Translation, event: ev.ToolCalled) -> None:
     turn = turns.open_turn(step, event.turn or event.id)
     if event.call not in turn.calls:
         _start(step, turn, event.call, event.name, event.input)
 
 
-def _start(step: Step, turn: OpenTurn, call: CallId, tool: str, given: dict[str, Any]) -> None:
+def _start(step: Translation, turn: ChatTurn, call: CallId, tool: str, given: dict[str, Any]) -> None:
     about = {"turnId": turn.id, "toolCallId": call}
     step.on_chat("toolCallStart", **about, toolName=tool, displayName=tool)
     fields = _invocation(step, tool, given)
@@ -39,13 +39,13 @@ def _start(step: Step, turn: OpenTurn, call: CallId, tool: str, given: dict[str,
     step.change_turn(calls={**turn.calls, call: "running"}, used=turn.used + len(fields["toolInput"]))
 
 
-def _invocation(step: Step, tool: str, given: dict[str, Any]) -> Fields:
+def _invocation(step: Translation, tool: str, given: dict[str, Any]) -> Fields:
     subject = next((given[name] for name in _SUBJECTS if isinstance(given.get(name), str) and given[name]), "")
     message = f"{tool}: {subject}" if subject else tool
     return {"invocationMessage": message[:_SUBJECT_CHARACTERS], "toolInput": step.cut(turns.encoded(given))}
 
 
-def finished(step: Step, event: ev.ToolEnded) -> None:
+def finished(step: Translation, event: ev.ToolEnded) -> None:
     """Calls that are not shown, or were denied, have no result here."""
     turn = step.context.turn
     if turn is None or event.call not in turn.calls:
@@ -79,7 +79,7 @@ def _result_text(content: Any) -> str:
 # --- requests to a person
 
 
-def asked(step: Step, event: Asked) -> None:
+def asked(step: Translation, event: Asked) -> None:
     turn = turns.open_turn(step, event.turn or event.id)
     plan = isinstance(event, ev.PlanProposed)
     if event.call not in turn.calls:
@@ -88,7 +88,7 @@ def asked(step: Step, event: Asked) -> None:
         turn = step.context.turn
     suggestions = () if isinstance(event, ev.PlanProposed) else event.suggestions
     fields = _invocation(step, event.tool, event.input)
-    editable = not plan and len(fields["toolInput"]) <= RESULT_CHARACTERS
+    editable = not plan and fields["toolInput"] == turns.encoded(event.input)
     ready = {
         **fields,
         "confirmationTitle": "Approve the plan?" if plan else (getattr(event, "title", "") or f"Allow {event.tool}?"),
@@ -115,7 +115,7 @@ def confirmation_options(suggestions: tuple[str, ...], *, plan: bool = False) ->
     ]
 
 
-def question_asked(step: Step, event: ev.QuestionAsked) -> None:
+def question_asked(step: Translation, event: ev.QuestionAsked) -> None:
     turn = turns.open_turn(step, event.turn or event.id)
     request = {"id": event.request, "questions": [_question(one, step) for one in event.questions]}
     step.on_chat("inputRequested", request=request)
@@ -125,7 +125,7 @@ def question_asked(step: Step, event: ev.QuestionAsked) -> None:
     step.change(requests={**step.context.requests, event.request: one})
 
 
-def _question(given: dict[str, Any], step: Step) -> Fields:
+def _question(given: dict[str, Any], step: Translation) -> Fields:
     """A question's id is its text, which is also the key of the agent's answers."""
     text = step.cut(str(given.get("question") or ""), _SUBJECT_CHARACTERS)
     fields: Fields = {"id": text, "message": text, "required": True}
@@ -144,7 +144,7 @@ def _option(given: dict[str, Any]) -> Fields:
     return {"id": label, "label": label, **({"description": described} if isinstance(described, str) else {})}
 
 
-def resolved(step: Step, event: ev.PermissionResolved) -> None:
+def resolved(step: Translation, event: ev.PermissionResolved) -> None:
     request = _settle(step, event.request)
     turn = step.context.turn
     if request is None or turn is None or turn.id != request.turn:
@@ -181,7 +181,7 @@ def confirmation(allowed: bool, option: str, edited: str | None, message: str) -
     return {"approved": True, "confirmed": "user-action", "selectedOptionId": option, **more}
 
 
-def cancelled(step: Step, event: ev.PermissionCancelled) -> None:
+def cancelled(step: Translation, event: ev.PermissionCancelled) -> None:
     """The request is void: its call continues without an answer, if it continues."""
     request = _settle(step, event.request)
     turn = step.context.turn
@@ -195,7 +195,7 @@ def cancelled(step: Step, event: ev.PermissionCancelled) -> None:
         step.change_turn(calls={**turn.calls, request.call: "running"})
 
 
-def _settle(step: Step, name: RequestId) -> OpenRequest | None:
+def _settle(step: Translation, name: RequestId) -> OpenRequest | None:
     request = step.context.requests.get(name)
     if request is not None:
         step.change(requests=without(step.context.requests, name))

@@ -1,7 +1,7 @@
 """What the translation of a log to actions remembers: small, immutable, and the same at the same position. Pure.
 
 The turns of AHP are those of the log with one difference: a turn begins when its message is accepted, not when the
-agent receives it, so that a client sees its prompt at once. `OpenTurn.begun` says that the agent has it.
+agent receives it, so that a client sees its prompt at once. `ChatTurn.begun` says that the agent has it.
 """
 
 from typing import Any, Final, Literal
@@ -30,7 +30,7 @@ runs, and is one row when it has ended."""
 SHORT: Final = 200
 
 
-class Origin(msgspec.Struct, frozen=True, tag_field="of", tag="ahp"):
+class ActionOrigin(msgspec.Struct, frozen=True, tag_field="of", tag="ahp"):
     """Who dispatched an action: stored in the log as the reference of its command. `name` is the client's own id of
     the turn or of the queued message."""
 
@@ -43,18 +43,18 @@ class Origin(msgspec.Struct, frozen=True, tag_field="of", tag="ahp"):
         return {"clientId": self.client, "clientSeq": self.number}
 
 
-_read_origin = msgspec.json.Decoder(Origin).decode
+_read_origin = msgspec.json.Decoder(ActionOrigin).decode
 
 
-def read_origin(reference: str) -> Origin | None:
+def read_origin(reference: str) -> ActionOrigin | None:
     return decode_or_none(_read_origin, reference.encode()) if reference else None
 
 
-def reference_of(origin: Origin) -> str:
+def reference_of(origin: ActionOrigin) -> str:
     return msgspec.json.encode(origin).decode()
 
 
-class OpenTurn(msgspec.Struct, frozen=True):
+class ChatTurn(msgspec.Struct, frozen=True):
     """`message`: the prompt that it answers. `turn`: the log's own id. `texts`: the characters that were sent of each
     unfinished text. `calls`: the unfinished calls. `used`: characters of its finished parts. `cancel`: the client that
     interrupts it."""
@@ -67,7 +67,7 @@ class OpenTurn(msgspec.Struct, frozen=True):
     texts: dict[str, int] = {}
     calls: dict[CallId, Literal["running", "pending"]] = {}
     used: int = 0
-    cancel: Origin | None = None
+    cancel: ActionOrigin | None = None
 
 
 class OpenRequest(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class Context(msgspec.Struct, frozen=True):
     """`queue` in the order in which the messages will be sent. `status`: of the chat, as it was last sent. `title`:
     empty until there is a title or a prompt."""
 
-    turn: OpenTurn | None = None
+    turn: ChatTurn | None = None
     queue: dict[MessageId, QueuedPrompt] = {}
     requests: dict[RequestId, OpenRequest] = {}
     status: int = IDLE
@@ -122,7 +122,7 @@ class Sent(msgspec.Struct, frozen=True):
 
     chat: bool
     action: Fields
-    origin: Origin | None = None
+    origin: ActionOrigin | None = None
     since: int = 0
 
 

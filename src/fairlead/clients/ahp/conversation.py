@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.ahp.channels import PROVIDER, ROOT, chat_of, file_uri, path_of, session_of
-from fairlead.clients.ahp.context import Origin
+from fairlead.clients.ahp.context import ActionOrigin
 from fairlead.clients.ahp.dispatch import Dispatched, perform
 from fairlead.clients.ahp.encoder import action_frame
 from fairlead.clients.ahp.prompts import client_id
@@ -31,9 +31,9 @@ from fairlead.clients.ahp.wire import (
     PROVIDER_NOT_FOUND,
     SESSION_EXISTS,
     SESSION_NOT_FOUND,
+    AhpError,
     Fields,
-    Message,
-    RpcError,
+    RpcMessage,
     error_frame,
     object_of,
     read_message,
@@ -88,7 +88,7 @@ class AhpConversation:
     def received(self, data: bytes, text: bool) -> Sequence[Effect]:
         try:
             message = read_message(data)
-        except RpcError as error:
+        except AhpError as error:
             return (Write(error_frame(error.request, error)),)
         return () if message is None else self._act(message)
 
@@ -98,7 +98,7 @@ class AhpConversation:
     def throttled(self, data: bytes, text: bool, error: FairleadError) -> Sequence[Effect]:
         try:
             message = read_message(data)
-        except RpcError:
+        except AhpError:
             return self.failed(error)
         if message is None:
             return ()
@@ -108,20 +108,20 @@ class AhpConversation:
 
     # --- messages
 
-    def _act(self, message: Message) -> Sequence[Effect]:
+    def _act(self, message: RpcMessage) -> Sequence[Effect]:
         session = _session_of(message.params)
         lane = session or ""
         match message:
-            case Message(method="dispatchAction"):
+            case RpcMessage(method="dispatchAction"):
                 return self._dispatched(message.params, session)
-            case Message(method="unsubscribe"):
+            case RpcMessage(method="unsubscribe"):
                 return () if session is None else (RunFlow(self._unsubscribe(message.params, session), lane),)
-            case Message(id=None):
+            case RpcMessage(id=None):
                 return ()
             case _:
                 return (RunFlow(self._answer(message), lane),)
 
-    def _answer(self, message: Message) -> Flow:
+    def _answer(self, message: RpcMessage) -> Flow:
         assert message.id is not None
         missing = SESSION_NOT_FOUND if _session_of(message.params) is not None else NOT_FOUND
         try:
@@ -136,16 +136,16 @@ class AhpConversation:
             case "ping":
                 return {}
             case "reconnect":
-                raise RpcError(NOT_FOUND, "This host keeps no state of a client that has left: initialize again.")
+                raise AhpError(NOT_FOUND, "This host keeps no state of a client that has left: initialize again.")
             case "completions" | "sessionConfigCompletions":
                 return {"items": []}
         if method in WRITING:
             raise refuse_writing(method)
         handler = self._handlers.get(method)
         if handler is None:
-            raise RpcError(METHOD_NOT_FOUND, f"This host does not know the method {method[:80]}.")
+            raise AhpError(METHOD_NOT_FOUND, f"This host does not know the method {method[:80]}.")
         if not self._client and method != "initialize":
-            raise RpcError(INVALID_REQUEST, "Send initialize first.")
+            raise AhpError(INVALID_REQUEST, "Send initialize first.")
         return (yield from handler(params))
 
     # --- the connection and its subscriptions
@@ -183,7 +183,7 @@ class AhpConversation:
             return (yield from self._subscriptions.subscribe(session, chat=False))
         if chat is not None:
             return (yield from self._subscriptions.subscribe(chat, chat=True))
-        raise RpcError(NOT_FOUND, f"There is no channel {channel[:200]}.")
+        raise AhpError(NOT_FOUND, f"There is no channel {channel[:200]}.")
 
     def _unsubscribe(self, params: Fields, session: SessionId) -> Flow:
         yield from self._subscriptions.unsubscribe(session, chat=chat_of(params["channel"]) is not None)
@@ -208,7 +208,7 @@ class AhpConversation:
         _check_provider(params)
         session = session_of(text_of(params, "channel"))
         if session is None:
-            raise RpcError(INVALID_PARAMS, f"The channel of a session is {PROVIDER}:/ and a UUID.")
+            raise AhpError(INVALID_PARAMS, f"The channel of a session is {PROVIDER}:/ and a UUID.")
         folders, config = texts_of(params, "workingDirectories", 100), object_of(params, "config")
         create = cmd.Create(
             session=session,
@@ -219,7 +219,7 @@ class AhpConversation:
         try:
             yield create
         except Stale as error:
-            raise RpcError(SESSION_EXISTS, error.message) from None
+            raise AhpError(SESSION_EXISTS, error.message) from None
         if active := object_of(params, "activeClient"):
             self._subscriptions.set_active(session, {**active, "clientId": self._client})
         return None
@@ -229,7 +229,7 @@ class AhpConversation:
         gone from this list, and all that others see of it stays."""
         session = session_of(text_of(params, "channel"))
         if session is None:
-            raise RpcError(SESSION_NOT_FOUND, "There is no such session.")
+            raise AhpError(SESSION_NOT_FOUND, "There is no such session.")
         view = yield from do(q.GetSession(session))
         empty = not (view.summary.turns or view.queue or view.turn)
         yield cmd.Delete(session=session) if empty else cmd.ArchiveSession(session=session)
@@ -238,19 +238,19 @@ class AhpConversation:
     def _create_chat(self, params: Fields) -> Steps:
         session, chat = session_of(text_of(params, "channel")), chat_of(text_of(params, "chat"))
         if session is None:
-            raise RpcError(SESSION_NOT_FOUND, "There is no such session.")
+            raise AhpError(SESSION_NOT_FOUND, "There is no such session.")
         yield q.GetSession(session)
         if chat == session:
-            raise RpcError(ALREADY_EXISTS, "This is the session's own chat.")
-        raise RpcError(INVALID_PARAMS, "A session of this host has one chat: create another session.")
+            raise AhpError(ALREADY_EXISTS, "This is the session's own chat.")
+        raise AhpError(INVALID_PARAMS, "A session of this host has one chat: create another session.")
 
     def _fetch_turns(self, params: Fields) -> Steps:
         channel, cursor = text_of(params, "channel"), params.get("cursor")
         session = chat_of(channel)
         if session is None:
-            raise RpcError(NOT_FOUND, "There is no such chat.")
+            raise AhpError(NOT_FOUND, "There is no such chat.")
         if not isinstance(cursor, str) or not cursor.isascii() or not cursor.isdigit() or len(cursor) > 15:
-            raise RpcError(INVALID_PARAMS, "The cursor is not one of this host.")
+            raise AhpError(INVALID_PARAMS, "The cursor is not one of this host.")
         turns, more = yield from read_turns(session, None, int(cursor), PAGE_TURNS)
         action: Fields = {"type": "chat/turnsLoaded", "turns": [msgspec.Raw(turn) for turn in turns]}
         if more:
@@ -267,8 +267,8 @@ class AhpConversation:
             return ()
         number = params.get("clientSeq")
         if not self._client or session is None or not isinstance(number, int) or isinstance(number, bool):
-            return self._rejected(params, RpcError(INVALID_PARAMS, "There is no such channel."))
-        given = Dispatched(session, action, Origin(self._client, number))
+            return self._rejected(params, AhpError(INVALID_PARAMS, "There is no such channel."))
+        given = Dispatched(session, action, ActionOrigin(self._client, number))
         return (RunFlow(self._dispatch(params, given), session),)
 
     def _dispatch(self, params: Fields, given: Dispatched) -> Flow:
@@ -298,7 +298,7 @@ class AhpConversation:
         channel, number, action = params.get("channel"), params.get("clientSeq"), params.get("action")
         if not isinstance(channel, str) or not isinstance(number, int) or not isinstance(action, dict):
             return ()
-        origin = Origin(self._client, number)
+        origin = ActionOrigin(self._client, number)
         return (Write(action_frame(channel, action, server_seq(self._now()), origin, error.message)),)
 
 
@@ -310,4 +310,4 @@ def _session_of(params: Fields) -> SessionId | None:
 
 def _check_provider(params: Fields) -> None:
     if params.get("provider") != PROVIDER:
-        raise RpcError(PROVIDER_NOT_FOUND, f"The one provider of this host is {PROVIDER}.")
+        raise AhpError(PROVIDER_NOT_FOUND, f"The one provider of this host is {PROVIDER}.")

@@ -12,12 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.ahp.calls import ALLOW, ALWAYS, DENY, confirmation
-from fairlead.clients.ahp.context import Context, OpenRequest, Origin, reference_of
+from fairlead.clients.ahp.context import ActionOrigin, Context, OpenRequest, reference_of
 from fairlead.clients.ahp.prompts import answers_of, client_id, message_content, message_id
 from fairlead.clients.ahp.session_config import MODE, text_value
 from fairlead.clients.ahp.snapshots import NAME, read_memory
 from fairlead.clients.ahp.turns import encoded
-from fairlead.clients.ahp.wire import INVALID_PARAMS, Fields, RpcError, object_of, text_of
+from fairlead.clients.ahp.wire import INVALID_PARAMS, AhpError, Fields, object_of, text_of
 from fairlead.model import commands as cmd
 from fairlead.model.errors import AgentRefused, Busy, NotFound, Stale
 from fairlead.model.formats.frames import decode_message
@@ -31,17 +31,17 @@ Confirmed = Generator[Any, Any, list[Fields]]
 class Dispatched(msgspec.Struct, frozen=True):
     session: SessionId
     action: Fields
-    origin: Origin
+    origin: ActionOrigin
 
     def reference(self, name: str = "") -> str:
         return reference_of(msgspec.structs.replace(self.origin, name=name))
 
 
 def perform(given: Dispatched) -> Confirmed:
-    """Perform an action of a session or a chat. Raises RpcError for one that clients may not dispatch here."""
+    """Perform an action of a session or a chat. Raises AhpError for one that clients may not dispatch here."""
     handler = _HANDLERS.get(str(given.action.get("type")))
     if handler is None:
-        raise RpcError(INVALID_PARAMS, f"This host does not accept {str(given.action.get('type'))[:80]}.")
+        raise AhpError(INVALID_PARAMS, f"This host does not accept {str(given.action.get('type'))[:80]}.")
     return (yield from handler(given))
 
 
@@ -104,7 +104,7 @@ def _queued(context: Context, name: str) -> MessageId:
 def _reorder(given: Dispatched) -> Confirmed:
     order = given.action.get("order")
     if not isinstance(order, list):
-        raise RpcError(INVALID_PARAMS, "order must be a list of ids.")
+        raise AhpError(INVALID_PARAMS, "order must be a list of ids.")
     context = yield from _context(given.session)
     queue = list(context.queue)
     first = [message for message in queue if context.turn is not None and context.turn.message == message]
@@ -170,7 +170,7 @@ def _edited(action: Fields, request: OpenRequest) -> dict[str, Any] | None:
         return None
     changed = decode_message(edited.encode()) if isinstance(edited, str) else None
     if not isinstance(changed, dict) or not request.editable:
-        raise RpcError(INVALID_PARAMS, "The changed input must be a JSON object, as the tool's input is.")
+        raise AhpError(INVALID_PARAMS, "The changed input must be a JSON object, as the tool's input is.")
     return changed
 
 
@@ -180,7 +180,7 @@ def _complete_input(given: Dispatched) -> Confirmed:
     if request is None or not request.question:
         raise Stale("This question does not wait for an answer any more.")
     if response not in ("accept", "decline", "cancel"):
-        raise RpcError(INVALID_PARAMS, "response is accept, decline or cancel.")
+        raise AhpError(INVALID_PARAMS, "response is accept, decline or cancel.")
     accepted = response == "accept"
     answers = answers_of(given.action.get("answers")) if accepted else None
     behavior: Any = "allow" if accepted else "deny"

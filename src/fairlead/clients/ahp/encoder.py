@@ -3,7 +3,7 @@
 from typing import Any
 
 from fairlead.clients.ahp.channels import chat_uri, session_uri
-from fairlead.clients.ahp.context import Context, Origin
+from fairlead.clients.ahp.context import ActionOrigin, Context
 from fairlead.clients.ahp.snapshots import server_seq
 from fairlead.clients.ahp.translate import translate_entry
 from fairlead.clients.ahp.wire import Fields, notification_frame
@@ -35,7 +35,9 @@ class AhpEncoder(EncoderWithoutSignals, frozen=True):
         return known, b"".join(frames)
 
 
-def action_frame(channel: str, action: Fields, number: int, origin: Origin | None = None, rejected: str = "") -> bytes:
+def action_frame(
+    channel: str, action: Fields, number: int, origin: ActionOrigin | None = None, rejected: str = ""
+) -> bytes:
     """`rejected`: why the action was not accepted."""
     params: Fields = {"channel": channel, "action": action, "serverSeq": number}
     if origin is not None:

@@ -4,7 +4,7 @@ import hashlib
 from typing import Any, Final
 
 from fairlead.clients.ahp.channels import path_of
-from fairlead.clients.ahp.wire import INVALID_PARAMS, LONGEST_ID, Fields, RpcError, object_of, text_of
+from fairlead.clients.ahp.wire import INVALID_PARAMS, LONGEST_ID, AhpError, Fields, object_of, text_of
 from fairlead.model.content import Content, ImageBlock, TextBlock
 from fairlead.model.errors import BadRequest
 from fairlead.model.ids import MessageId, SessionId, is_uuid
@@ -13,10 +13,10 @@ ATTACHMENTS: Final = 50
 
 
 def client_id(params: Fields, name: str) -> str:
-    """An id that the client chose. Raises RpcError."""
+    """An id that the client chose. Raises AhpError."""
     value = text_of(params, name)
     if not 0 < len(value) <= LONGEST_ID:
-        raise RpcError(INVALID_PARAMS, f"{name} has 1 to {LONGEST_ID} characters.")
+        raise AhpError(INVALID_PARAMS, f"{name} has 1 to {LONGEST_ID} characters.")
     return value
 
 
@@ -29,11 +29,11 @@ def message_id(session: SessionId, name: str) -> MessageId:
 
 
 def message_content(action: Fields) -> tuple[Content, ...]:
-    """Text and attachments of a message. Raises RpcError."""
+    """Text and attachments of a message. Raises AhpError."""
     message = object_of(action, "message")
     text, given = text_of(message, "text"), message.get("attachments") or []
     if not isinstance(given, list) or len(given) > ATTACHMENTS:
-        raise RpcError(INVALID_PARAMS, f"attachments is a list of at most {ATTACHMENTS} objects.")
+        raise AhpError(INVALID_PARAMS, f"attachments is a list of at most {ATTACHMENTS} objects.")
     pictures: list[Content] = []
     texts = [text]
     for attachment in given:
@@ -47,7 +47,7 @@ def message_content(action: Fields) -> tuple[Content, ...]:
     joined = "\n\n".join(part for part in texts if part)
     content = (*((TextBlock(joined),) if joined else ()), *pictures)
     if not content:
-        raise RpcError(INVALID_PARAMS, "A message needs some content.")
+        raise AhpError(INVALID_PARAMS, "A message needs some content.")
     return content
 
 

@@ -6,7 +6,7 @@ from posixpath import basename, dirname
 from typing import Any, Final
 
 from fairlead.clients.ahp.channels import path_of
-from fairlead.clients.ahp.wire import PERMISSION_DENIED, Fields, RpcError, text_of
+from fairlead.clients.ahp.wire import PERMISSION_DENIED, AhpError, Fields, text_of
 from fairlead.model.errors import NotAllowed, NotFound
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.web.requests import do
@@ -50,8 +50,8 @@ def resolve_resource(params: Fields) -> Steps:
     return {"uri": uri, "type": "directory"}
 
 
-def refuse_writing(method: str) -> RpcError:
-    return RpcError(PERMISSION_DENIED, f"{method} is not available: this host's files are only read.")
+def refuse_writing(method: str) -> AhpError:
+    return AhpError(PERMISSION_DENIED, f"{method} is not available: this host's files are only read.")
 
 
 def _kind(entry: FileEntry) -> str:

@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fairlead.clients.ahp.wire import INVALID_PARAMS, Fields, RpcError
+from fairlead.clients.ahp.wire import INVALID_PARAMS, AhpError, Fields
 from fairlead.model.policy import PermissionMode
 from fairlead.model.queries import AgentView
 
@@ -51,12 +51,12 @@ def values_of(schema: Fields, given: Fields) -> Fields:
 
 
 def text_value(config: Fields, name: str) -> str:
-    """A value of a client's configuration; empty without one. Raises RpcError."""
+    """A value of a client's configuration; empty without one. Raises AhpError."""
     value: Any = config.get(name)
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise RpcError(INVALID_PARAMS, f"{name} must be a text.")
+        raise AhpError(INVALID_PARAMS, f"{name} must be a text.")
     return value
 
 

@@ -7,7 +7,7 @@ from typing import Final, assert_never
 
 from fairlead.clients.ahp import calls, turns
 from fairlead.clients.ahp.context import Context, Sent
-from fairlead.clients.ahp.step import Step
+from fairlead.clients.ahp.translation import Translation
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
@@ -24,7 +24,7 @@ def translate_entry(context: Context, session: SessionId, entry: Entry) -> tuple
 
 
 def translate(context: Context, session: SessionId, event: ev.Event, at: int) -> tuple[Context, list[Sent]]:
-    step = Step(session, context, at)
+    step = Translation(session, context, at)
     if event.subagent is None:
         _main(step, event)
     else:
@@ -36,7 +36,7 @@ def translate(context: Context, session: SessionId, event: ev.Event, at: int) ->
     return step.context, step.sent
 
 
-def _subagent(step: Step, event: ev.Event) -> None:
+def _subagent(step: Translation, event: ev.Event) -> None:
     """Of a subagent only its requests to a person are shown, and what becomes of the calls that made them."""
     match event:
         case ev.PermissionRequested() | ev.PlanProposed():
@@ -53,7 +53,7 @@ def _subagent(step: Step, event: ev.Event) -> None:
             pass
 
 
-def _main(step: Step, event: ev.Event) -> None:
+def _main(step: Translation, event: ev.Event) -> None:
     match event:
         case ev.TurnStarted():
             turns.own_turn(step, event)
@@ -99,7 +99,9 @@ def _main(step: Step, event: ev.Event) -> None:
             assert_never(event)
 
 
-def _queue(step: Step, event: ev.MessageQueued | ev.MessageDequeued | ev.MessageCancelled | ev.MessageMoved) -> None:
+def _queue(
+    step: Translation, event: ev.MessageQueued | ev.MessageDequeued | ev.MessageCancelled | ev.MessageMoved
+) -> None:
     match event:
         case ev.MessageQueued():
             turns.queued(step, event)
@@ -113,7 +115,7 @@ def _queue(step: Step, event: ev.MessageQueued | ev.MessageDequeued | ev.Message
             assert_never(event)
 
 
-def _lifecycle(step: Step, event: ev.Event) -> None:
+def _lifecycle(step: Translation, event: ev.Event) -> None:
     match event:
         case ev.SessionOpened() if event.title:
             turns.set_title(step, event.title)
@@ -132,13 +134,13 @@ def _lifecycle(step: Step, event: ev.Event) -> None:
             pass
 
 
-def _set_mode(step: Step, mode: str) -> None:
+def _set_mode(step: Translation, mode: str) -> None:
     if mode != step.context.mode:
         step.change(mode=mode)
         step.on_session("configChanged", config={"permissionMode": mode})
 
 
-def _forked(step: Step) -> None:
+def _forked(step: Translation) -> None:
     """A turn, message or request that is open in the parent is not open in the fork."""
     for name in step.context.requests:
         step.on_session("inputNeededRemoved", id=name)

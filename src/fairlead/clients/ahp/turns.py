@@ -10,12 +10,12 @@ from fairlead.clients.ahp.context import (
     SHORT,
     TEXT_CHARACTERS,
     TURN_CHARACTERS,
-    OpenTurn,
+    ChatTurn,
     QueuedPrompt,
     read_origin,
     without,
 )
-from fairlead.clients.ahp.step import Step
+from fairlead.clients.ahp.translation import Translation
 from fairlead.clients.ahp.wire import Fields
 from fairlead.model import events as ev
 from fairlead.model.content import Content, ImageBlock, plain_text
@@ -27,7 +27,7 @@ TITLE_CHARACTERS = 80
 OWN_TURN = "The agent continues by itself."
 
 
-def message_fields(step: Step, content: tuple[Content, ...]) -> Fields:
+def message_fields(step: Translation, content: tuple[Content, ...]) -> Fields:
     """A person's message."""
     fields: Fields = {"text": step.cut(plain_text(content), TEXT_CHARACTERS), "origin": {"kind": "user"}}
     pictures = [block for block in content if isinstance(block, ImageBlock)]
@@ -39,7 +39,7 @@ def message_fields(step: Step, content: tuple[Content, ...]) -> Fields:
 # --- the queue
 
 
-def queued(step: Step, event: ev.MessageQueued) -> None:
+def queued(step: Translation, event: ev.MessageQueued) -> None:
     """An accepted message begins its turn at once if nothing else is to be done before."""
     origin = read_origin(event.reference)
     prompt = QueuedPrompt(origin.name if origin and origin.name else event.message, message_fields(step, event.content))
@@ -52,7 +52,7 @@ def queued(step: Step, event: ev.MessageQueued) -> None:
     _first_prompt(step, event.content)
 
 
-def dequeued(step: Step, message: MessageId) -> None:
+def dequeued(step: Translation, message: MessageId) -> None:
     prompt = step.context.queue.get(message)
     step.change(queue=without(step.context.queue, message))
     turn = step.context.turn
@@ -62,7 +62,7 @@ def dequeued(step: Step, message: MessageId) -> None:
         start(step, prompt.id, prompt.fields, message=message, queued=prompt.id, begun=True)
 
 
-def withdrawn(step: Step, message: MessageId) -> None:
+def withdrawn(step: Translation, message: MessageId) -> None:
     prompt = step.context.queue.get(message)
     step.change(queue=without(step.context.queue, message))
     turn = step.context.turn
@@ -72,7 +72,7 @@ def withdrawn(step: Step, message: MessageId) -> None:
         step.on_chat("pendingMessageRemoved", kind="queued", id=prompt.id)
 
 
-def moved(step: Step, event: ev.MessageMoved) -> None:
+def moved(step: Translation, event: ev.MessageMoved) -> None:
     queue = step.context.queue
     if event.message not in queue:
         return
@@ -87,7 +87,7 @@ def moved(step: Step, event: ev.MessageMoved) -> None:
 # --- turns
 
 
-def user_message(step: Step, event: ev.UserMessage) -> None:
+def user_message(step: Translation, event: ev.UserMessage) -> None:
     turn = step.context.turn
     if event.via == "agent" or event.synthetic:
         return
@@ -103,14 +103,14 @@ def user_message(step: Step, event: ev.UserMessage) -> None:
     step.change_turn(turn=event.turn or "", begun=True)
 
 
-def own_turn(step: Step, event: ev.TurnStarted) -> None:
+def own_turn(step: Translation, event: ev.TurnStarted) -> None:
     """A turn that the agent began: background work that reports back."""
     if event.trigger == "agent" and step.context.turn is None:
         open_turn(step, event.turn or event.id)
 
 
-def open_turn(step: Step, name: str) -> OpenTurn:
-    """The open turn; if there is none, one without a prompt begins."""
+def open_turn(step: Translation, name: str) -> ChatTurn:
+    """The open turn; without one, a turn that has no prompt begins."""
     if step.context.turn is None:
         fields = {"text": OWN_TURN, "origin": {"kind": "systemNotification"}}
         start(step, name, fields, turn=name, begun=True)
@@ -118,8 +118,10 @@ def open_turn(step: Step, name: str) -> OpenTurn:
     return step.context.turn
 
 
-def start(step: Step, name: str, prompt: Fields, /, *, origin: Any = None, queued: str = "", **about: Any) -> None:
-    """Begin a turn. `queued`: the id under which its prompt waited. `about`: fields of `OpenTurn`."""
+def start(
+    step: Translation, name: str, prompt: Fields, /, *, origin: Any = None, queued: str = "", **about: Any
+) -> None:
+    """Begin a turn. `queued`: the id under which its prompt waited. `about`: fields of `ChatTurn`."""
     open_one = step.context.turn
     if open_one is not None:
         # A client has one open turn. A prompt that the agent has not received waits again.
@@ -127,12 +129,12 @@ def start(step: Step, name: str, prompt: Fields, /, *, origin: Any = None, queue
         waiting = step.context.queue.get(open_one.message) if open_one.message else None
         if waiting is not None:
             step.on_chat("pendingMessageSet", kind="queued", id=waiting.id, message=waiting.fields)
-    step.change(turn=OpenTurn(name, step.at, **about))
+    step.change(turn=ChatTurn(name, step.at, **about))
     more = {"queuedMessageId": queued} if queued else {}
     step.on_chat("turnStarted", origin, turnId=name, startedAt=iso_timestamp(step.at), message=prompt, **more)
 
 
-def ended(step: Step, event: ev.TurnEnded) -> None:
+def ended(step: Translation, event: ev.TurnEnded) -> None:
     turn = step.context.turn
     if turn is None or not (turn.begun or turn.turn == event.turn):
         return
@@ -148,7 +150,7 @@ def ended(step: Step, event: ev.TurnEnded) -> None:
             end(step, "error", error=error, part={"kind": "error", "error": error})
 
 
-def end(step: Step, kind: str, **fields: Any) -> None:
+def end(step: Translation, kind: str, **fields: Any) -> None:
     turn = step.context.turn
     assert turn is not None
     origin = turn.cancel if kind == "turnCancelled" else None
@@ -156,7 +158,7 @@ def end(step: Step, kind: str, **fields: Any) -> None:
     step.change(turn=None, ended=FAILED if kind == "error" else IDLE)
 
 
-def interrupted(step: Step, event: ev.InterruptRequested) -> None:
+def interrupted(step: Translation, event: ev.InterruptRequested) -> None:
     if step.context.turn is not None:
         step.change_turn(cancel=read_origin(event.reference))
 
@@ -176,13 +178,13 @@ def _usage(event: ev.TurnEnded) -> Fields:
     }
 
 
-def _first_prompt(step: Step, content: tuple[Content, ...]) -> None:
+def _first_prompt(step: Translation, content: tuple[Content, ...]) -> None:
     title = " ".join(plain_text(content).split())[:TITLE_CHARACTERS]
     if not step.context.title and title:
         set_title(step, title)
 
 
-def set_title(step: Step, title: str) -> None:
+def set_title(step: Translation, title: str) -> None:
     if title != step.context.title:
         step.change(title=title)
         step.on_session("titleChanged", title=title)
@@ -192,7 +194,7 @@ def set_title(step: Step, title: str) -> None:
 # --- texts
 
 
-def note(step: Step, text: str) -> None:
+def note(step: Translation, text: str) -> None:
     """A notice between the texts of the open turn."""
     turn = step.context.turn
     if turn is not None and text.strip():
@@ -201,13 +203,13 @@ def note(step: Step, text: str) -> None:
         step.use(len(shown))
 
 
-def delta(step: Step, event: ev.TextDelta | ev.ThinkingDelta) -> None:
+def delta(step: Translation, event: ev.TextDelta | ev.ThinkingDelta) -> None:
     """A delta begins no turn: it leaves the log, and the turn would begin at another time then."""
     if event.text and step.context.turn is not None:
         _append(step, event, event.text, event.offset)
 
 
-def text(step: Step, event: ev.Text | ev.Thinking) -> None:
+def text(step: Translation, event: ev.Text | ev.Thinking) -> None:
     """The whole block: what was not sent as deltas is sent now, whichever of them this client received."""
     if event.text:
         _append(step, event, event.text, 0)
@@ -216,7 +218,9 @@ def text(step: Step, event: ev.Text | ev.Thinking) -> None:
         step.change_turn(texts=without(turn.texts, name), used=turn.used + min(len(event.text), TEXT_CHARACTERS))
 
 
-def _append(step: Step, event: ev.TextDelta | ev.ThinkingDelta | ev.Text | ev.Thinking, text: str, offset: int) -> None:
+def _append(
+    step: Translation, event: ev.TextDelta | ev.ThinkingDelta | ev.Text | ev.Thinking, text: str, offset: int
+) -> None:
     turn = open_turn(step, event.turn or event.id)
     name = _part_id(event)
     known = turn.texts.get(name)

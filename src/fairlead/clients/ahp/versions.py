@@ -7,17 +7,17 @@ know. Later versions change the state's form, so they are refused, with the list
 from collections.abc import Sequence
 from typing import Final
 
-from fairlead.clients.ahp.wire import UNSUPPORTED_VERSION, RpcError
+from fairlead.clients.ahp.wire import UNSUPPORTED_VERSION, AhpError
 
 VERSIONS: Final = ("0.9.0", "0.8.0", "0.7.0", "0.6.0", "0.5.2", "0.5.1")
 
 
 def choose_version(offered: Sequence[str]) -> str:
     """The best version that both sides speak: the client's list begins with the one that it prefers. Raises
-    RpcError."""
+    AhpError."""
     for version in offered:
         if version in VERSIONS:
             return version
     spoken = ", ".join(VERSIONS)
     text = f"This host speaks the Agent Host Protocol {spoken}; the client offers none of these."
-    raise RpcError(UNSUPPORTED_VERSION, text, {"supportedVersions": list(VERSIONS)})
+    raise AhpError(UNSUPPORTED_VERSION, text, {"supportedVersions": list(VERSIONS)})

@@ -36,7 +36,7 @@ LONGEST_ID: Final = 200
 """Maximum characters of a request's id, and of the ids that a client chooses."""
 
 
-class RpcError(BadRequest, code="ahp_error"):
+class AhpError(BadRequest, code="ahp_error"):
     """An error with a code of the protocol. `request`: the id of the malformed request, if it has one."""
 
     def __init__(self, number: int, message: str, data: Any = None, request: "str | int | None" = None) -> None:
@@ -46,7 +46,7 @@ class RpcError(BadRequest, code="ahp_error"):
         self.request = request
 
 
-class Message(msgspec.Struct, frozen=True):
+class RpcMessage(msgspec.Struct, frozen=True):
     """A request, or a notification (without an id)."""
 
     method: str
@@ -54,21 +54,21 @@ class Message(msgspec.Struct, frozen=True):
     id: str | int | None = None
 
 
-def read_message(data: bytes) -> Message | None:
-    """Decode a message; None for a response, which answers nothing that we asked. Raises RpcError."""
+def read_message(data: bytes) -> RpcMessage | None:
+    """Decode a message; None for a response, which answers nothing that we asked. Raises AhpError."""
     given = decode_message(data)
     if given is None:
-        raise RpcError(PARSE_ERROR, "The message is not JSON.")
+        raise AhpError(PARSE_ERROR, "The message is not JSON.")
     if not isinstance(given, dict):
-        raise RpcError(INVALID_REQUEST, "A message is a JSON object.")
+        raise AhpError(INVALID_REQUEST, "A message is a JSON object.")
     if "method" not in given and ("result" in given or "error" in given):
         return None
     method, params = given.get("method"), given.get("params", {})
     if not isinstance(method, str) or not isinstance(params, dict):
-        raise RpcError(
+        raise AhpError(
             INVALID_REQUEST, "A message has a method, and its params are an object.", None, request_id(given)
         )
-    return Message(method, params, request_id(given))
+    return RpcMessage(method, params, request_id(given))
 
 
 def request_id(given: Any) -> str | int | None:
@@ -79,30 +79,30 @@ def request_id(given: Any) -> str | int | None:
 
 
 def text_of(params: Fields, name: str) -> str:
-    """A parameter that must be a text. Raises RpcError."""
+    """A parameter that must be a text. Raises AhpError."""
     value = params.get(name)
     if not isinstance(value, str):
-        raise RpcError(INVALID_PARAMS, f"{name} must be a text.")
+        raise AhpError(INVALID_PARAMS, f"{name} must be a text.")
     return value
 
 
 def texts_of(params: Fields, name: str, most: int) -> list[str]:
-    """A parameter that is a list of texts; missing: an empty one. Raises RpcError."""
+    """A parameter that is a list of texts; missing: an empty one. Raises AhpError."""
     value = params.get(name)
     if value is None:
         return []
     if not isinstance(value, list) or len(value) > most or not all(isinstance(item, str) for item in value):
-        raise RpcError(INVALID_PARAMS, f"{name} must be a list of at most {most} texts.")
+        raise AhpError(INVALID_PARAMS, f"{name} must be a list of at most {most} texts.")
     return value
 
 
 def object_of(params: Fields, name: str) -> Fields:
-    """A parameter that is an object; missing: an empty one. Raises RpcError."""
+    """A parameter that is an object; missing: an empty one. Raises AhpError."""
     value = params.get(name)
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise RpcError(INVALID_PARAMS, f"{name} must be an object.")
+        raise AhpError(INVALID_PARAMS, f"{name} must be an object.")
     return value
 
 
@@ -112,7 +112,7 @@ def result_frame(name: str | int, result: Any) -> bytes:
 
 def error_frame(name: str | int | None, error: FairleadError, not_found: int = NOT_FOUND) -> bytes:
     """`not_found`: the code for an object that does not exist."""
-    if isinstance(error, RpcError):
+    if isinstance(error, AhpError):
         number, data = error.number, error.details
     else:
         number = next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)

@@ -5,13 +5,21 @@ from typing import Any
 from msgspec import structs
 
 from fairlead.clients.ahp.channels import chat_uri
-from fairlead.clients.ahp.context import RESULT_CHARACTERS, SHORT, TURN_CHARACTERS, Context, OpenTurn, Origin, Sent
+from fairlead.clients.ahp.context import (
+    RESULT_CHARACTERS,
+    SHORT,
+    TURN_CHARACTERS,
+    ActionOrigin,
+    ChatTurn,
+    Context,
+    Sent,
+)
 from fairlead.clients.ahp.wire import Fields
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
 
 
-class Step:
+class Translation:
     def __init__(self, session: SessionId, context: Context, at: int) -> None:
         self.session = session
         self.chat = chat_uri(session)
@@ -19,7 +27,7 @@ class Step:
         self.at = at
         self.sent: list[Sent] = []
 
-    def on_chat(self, kind: str, origin: Origin | None = None, /, **fields: Any) -> None:
+    def on_chat(self, kind: str, origin: ActionOrigin | None = None, /, **fields: Any) -> None:
         self.sent.append(Sent(True, {"type": f"chat/{kind}", **fields}, origin))
 
     def on_session(self, kind: str, /, **fields: Any) -> None:
@@ -48,6 +56,6 @@ class Step:
         if turn is not None:
             self.change_turn(used=turn.used + characters)
 
-    def add_part(self, turn: OpenTurn, part: Fields, since: int = 0) -> None:
+    def add_part(self, turn: ChatTurn, part: Fields, since: int = 0) -> None:
         action = {"type": "chat/responsePart", "turnId": turn.id, "part": part}
         self.sent.append(Sent(True, action, since=since))
