@@ -89,7 +89,7 @@ def dispatched(channel: Any, action: Any, number: Any = 1) -> bytes:
 
 @pytest.mark.parametrize(
     ("offered", "chosen"),
-    [(VERSIONS, "0.9.0"), (["1.1.0", "0.7.0"], "0.7.0"), (["0.5.1"], "0.5.1"), (["0.8.0", "0.9.0"], "0.8.0")],
+    [(VERSIONS, "0.9.0"), (["1.1.0", "0.7.0"], "0.7.0"), (["0.5.1"], "0.5.1"), (["0.8.0", "0.6.0", "0.9.0"], "0.6.0")],
 )
 def test_the_version_is_the_best_that_both_speak(offered: list[str], chosen: str) -> None:
     answer = OfflineClient().initialize(protocolVersions=offered)

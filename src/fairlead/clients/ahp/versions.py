@@ -9,7 +9,8 @@ from typing import Final
 
 from fairlead.clients.ahp.wire import UNSUPPORTED_VERSION, AhpError
 
-VERSIONS: Final = ("0.9.0", "0.8.0", "0.7.0", "0.6.0", "0.5.2", "0.5.1")
+VERSIONS: Final = ("0.9.0", "0.7.0", "0.6.0", "0.5.2", "0.5.1")
+"""Those that VS Code 1.139 offers."""
 
 
 def choose_version(offered: Sequence[str]) -> str:
