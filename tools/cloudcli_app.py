@@ -45,7 +45,7 @@ def _unpack(version: str, folder: Path) -> None:
     npm(folder, f"{PACKAGE}@{version}", "pack", f"{PACKAGE}@{version}", "--pack-destination", str(folder))
     (archive,) = folder.glob("*.tgz")
     check_integrity(version, archive)
-    take_out(archive, folder / "dist")
+    take_out(archive, folder / "dist", INSIDE)
     archive.unlink()
 
 
@@ -60,12 +60,15 @@ def check_integrity(version: str, archive: Path) -> None:
         raise InstallFailed(f"{PACKAGE}@{version} has the hash {found}, not the pinned one: not installed")
 
 
-def take_out(archive: Path, folder: Path) -> None:
-    """Extract the plain files of the front end, and nothing whose path leads out of the folder."""
+def take_out(archive: Path, folder: Path, inside: str, wanted: tuple[str, ...] = ("",)) -> None:
+    """Extract the plain files below `inside` whose path then begins with one of `wanted`, and nothing whose path leads
+    out of the folder."""
     with tarfile.open(archive) as packed:
         for member in packed:
-            below = member.name.removeprefix(INSIDE)
+            below = member.name.removeprefix(inside)
             if not member.isfile() or below == member.name or ".." in Path(below).parts:
+                continue
+            if not below.startswith(wanted):
                 continue
             content = packed.extractfile(member)
             file = folder / below

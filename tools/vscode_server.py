@@ -8,11 +8,10 @@ needs, are pinned by a lock (`tools/vscode-server`). Standard library only.
 
 import platform
 import sys
-import tarfile
 from pathlib import Path
 
 from tools.clis import InstallFailed, attempt
-from tools.cloudcli_app import integrity_of
+from tools.cloudcli_app import integrity_of, take_out
 from tools.npm_locked import Locked, fill_once, npm
 
 PACKAGE = "code-server"
@@ -54,21 +53,8 @@ def _unpack(folder: Path) -> None:
     (archive,) = folder.glob("*.tgz")
     if (found := integrity_of(archive)) != INTEGRITY:
         raise InstallFailed(f"{PACKAGE}@{VERSION} has the hash {found}, not the pinned one: not installed")
-    take_out(archive, folder)
+    take_out(archive, folder, INSIDE, WANTED)
     archive.unlink()
-
-
-def take_out(archive: Path, folder: Path) -> None:
-    """Extract the plain files of VS Code's server, and nothing whose path leads out of the folder."""
-    with tarfile.open(archive) as packed:
-        for member in packed:
-            below = member.name.removeprefix(INSIDE)
-            if not member.isfile() or below == member.name or ".." in Path(below).parts:
-                continue
-            if below.startswith(WANTED) and (content := packed.extractfile(member)) is not None:
-                file = folder / below
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(content.read())
 
 
 if __name__ == "__main__":

@@ -215,6 +215,33 @@ async def test_sessions_are_renamed_archived_and_disposed_of(gateway: AhpGateway
     assert (await gateway.http.get(f"/v1/sessions/{empty}")).status_code == 404
 
 
+async def test_another_users_sessions_do_not_exist_and_a_watched_one_is_not_deleted(gateway: AhpGateway) -> None:
+    session = await gateway.create()
+    made = await gateway.http.post("/v1/users", json={"name": "bob", "scopes": ["view", "chat", "approve"]})
+    assert made.status_code == 201, made.text
+    about = {"name": "bobs", "user": "bob", "scopes": ["view", "chat", "approve"]}
+    bobs = (await gateway.http.post("/v1/tokens", json=about)).json()["secret"]
+    async with gateway.peer(bobs) as bob, gateway.peer() as owner:
+        await owner.initialize(channel_of(session), chat_of(session))
+        answer = await bob.initialize(channel_of(session), chat_of(session))
+        assert [one["resource"] for one in answer["snapshots"]] == [ROOT]
+        assert (await bob.request("listSessions"))["items"] == []
+        for method in ("subscribe", "disposeSession"):
+            with pytest.raises(RequestFailed) as refused:
+                await bob.request(method, channel_of(session))
+            assert refused.value.code == -32001
+        rejected = await bob.prompt(session, "SCRIPT:text")
+        assert "no session" in rejected["rejectionReason"]
+        assert bob.client.notices == []
+
+        shared = await gateway.http.post(f"/v1/sessions/{session}/share", json={"user": "bob"})
+        assert shared.status_code == 200, shared.text
+        await bob.request("subscribe", channel_of(session))
+        await owner.request("disposeSession", channel_of(session))
+    kept = await gateway.http.get(f"/v1/sessions/{session}")
+    assert kept.json()["summary"]["archived"]
+
+
 async def test_earlier_turns_are_loaded_by_pages(gateway: AhpGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairlead.clients.ahp.subscriptions.TURNS", 2)
     monkeypatch.setattr("fairlead.clients.ahp.conversation.PAGE_TURNS", 2)

@@ -65,6 +65,7 @@ class AhpConversation:
     def __init__(self, opening: Handshake) -> None:
         self._now = opening.now
         self._version = opening.version
+        self._name = opening.who.name
         self._client = ""
         self._listed = False
         self._subscriptions = Subscriptions()
@@ -225,14 +226,14 @@ class AhpConversation:
         return None
 
     def _dispose_session(self, params: Fields) -> Steps:
-        """A session without a message is deleted: clients create one for each new chat. Another is archived: it is
-        gone from this list, and all that others see of it stays."""
+        """A session without a message, which no other person watches, is deleted: clients create one for each new chat.
+        Another is archived: it is gone from the lists, and all that others see of it stays."""
         session = session_of(text_of(params, "channel"))
         if session is None:
             raise AhpError(SESSION_NOT_FOUND, "There is no such session.")
         view = yield from do(q.GetSession(session))
-        empty = not (view.summary.turns or view.queue or view.turn)
-        yield cmd.Delete(session=session) if empty else cmd.ArchiveSession(session=session)
+        used = view.summary.turns or view.queue or view.turn or set(view.watchers) - {self._name}
+        yield cmd.ArchiveSession(session=session) if used else cmd.Delete(session=session)
         return None
 
     def _create_chat(self, params: Fields) -> Steps:
