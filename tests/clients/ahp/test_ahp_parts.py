@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from fairlead.clients.ahp.channels import chat_of, file_uri, path_of, session_of
-from fairlead.clients.ahp.context import TEXT_CHARACTERS, TURN_CHARACTERS, Context
+from fairlead.clients.ahp.context import (
+    LAST_CHARACTERS,
+    OPEN_TEXTS,
+    PART_CHARACTERS,
+    TEXT_CHARACTERS,
+    TURN_CHARACTERS,
+    Context,
+)
 from fairlead.clients.ahp.prompts import answers_of, message_content, message_id
 from fairlead.clients.ahp.session_config import new_session_schema, values_of
 from fairlead.clients.ahp.session_list import CODEC
@@ -141,6 +148,26 @@ def test_a_large_turn_is_cut_and_a_person_can_still_confirm() -> None:
     _, sent = translate(fold._memory.context, SESSION, asked, 5)
     ready = [one.action for one in sent if one.action["type"] == "chat/toolCallReady"][-1]
     assert ready["options"] and ready["editable"] is False
+
+
+def test_a_turn_without_end_stops_growing_and_says_so() -> None:
+    context, _ = translate(Context(), SESSION, ev.TurnStarted(id=NAME, turn=TURN, trigger="agent"), 1)
+    added = 0
+    for number in range(25_000):
+        whole = ev.Text(id=NAME, turn=TURN, message=MessageId(f"m{number}"), block=0, text="x")
+        context, sent = translate(context, SESSION, whole, 2)
+        added += len(sent)
+    assert added < LAST_CHARACTERS / PART_CHARACTERS + 2
+    assert context.turn is not None and context.turn.full and context.turn.texts == {}
+    for number in range(2 * OPEN_TEXTS):
+        piece = ev.TextDelta(id=NAME, turn=TURN, message=MessageId(f"d{number}"), block=0, offset=0, text="x")
+        context, sent = translate(context, SESSION, piece, 3)
+        assert sent == []
+    fresh, _ = translate(Context(), SESSION, ev.TurnStarted(id=NAME, turn=TURN, trigger="agent"), 1)
+    for number in range(2 * OPEN_TEXTS):
+        piece = ev.TextDelta(id=NAME, turn=TURN, message=MessageId(f"d{number}"), block=0, offset=0, text="x")
+        fresh, _ = translate(fresh, SESSION, piece, 3)
+    assert fresh.turn is not None and len(fresh.turn.texts) == OPEN_TEXTS
 
 
 def test_a_reference_of_another_protocol_is_no_origin() -> None:

@@ -27,7 +27,7 @@ Asked = ev.PermissionRequested | ev.PlanProposed
 
 def called(step: Translation, event: ev.ToolCalled) -> None:
     turn = turns.open_turn(step, event.turn or event.id)
-    if event.call not in turn.calls:
+    if event.call not in turn.calls and not turn.full:
         _start(step, turn, event.call, event.name, event.input)
 
 
@@ -36,7 +36,8 @@ def _start(step: Translation, turn: ChatTurn, call: CallId, tool: str, given: di
     step.on_chat("toolCallStart", **about, toolName=tool, displayName=tool)
     fields = _invocation(step, tool, given)
     step.on_chat("toolCallReady", **about, **fields, confirmed="not-needed")
-    step.change_turn(calls={**turn.calls, call: "running"}, used=turn.used + len(fields["toolInput"]))
+    step.change_turn(calls={**turn.calls, call: "running"})
+    step.use(len(fields["toolInput"]))
 
 
 def _invocation(step: Translation, tool: str, given: dict[str, Any]) -> Fields:
@@ -59,7 +60,8 @@ def finished(step: Translation, event: ev.ToolEnded) -> None:
     if event.is_error:
         result["error"] = {"message": text[:_SUBJECT_CHARACTERS]}
     step.on_chat("toolCallComplete", turnId=turn.id, toolCallId=event.call, result=result)
-    step.change_turn(calls=without(turn.calls, event.call), used=turn.used + len(text))
+    step.change_turn(calls=without(turn.calls, event.call))
+    step.use(len(text))
 
 
 _OUTCOMES: Final = {"done": "done", "failed": "failed", "interrupted": "interrupted"}

@@ -28,6 +28,12 @@ TURN_CHARACTERS: Final = 2 << 20
 """Characters of one turn after which its texts and results are cut to `SHORT`: a turn is kept in memory while it
 runs, and is one row when it has ended."""
 SHORT: Final = 200
+LAST_CHARACTERS: Final = 4 << 20
+PART_CHARACTERS: Final = 200
+"""Characters of one turn after which it gets no more parts, except requests to a person; `PART_CHARACTERS` are counted
+for each part in addition to its own."""
+OPEN_TEXTS: Final = 256
+"""Unfinished texts of a turn: one per thread, and some that were abandoned."""
 
 
 class ActionOrigin(msgspec.Struct, frozen=True, tag_field="of", tag="ahp"):
@@ -68,6 +74,10 @@ class ChatTurn(msgspec.Struct, frozen=True):
     calls: dict[CallId, Literal["running", "pending"]] = {}
     used: int = 0
     cancel: ActionOrigin | None = None
+
+    @property
+    def full(self) -> bool:
+        return self.used > LAST_CHARACTERS
 
 
 class OpenRequest(msgspec.Struct, frozen=True):

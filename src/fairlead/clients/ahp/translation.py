@@ -1,11 +1,12 @@
 """One step of the translation: the context as it changes, and the actions so far. Pure."""
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec import structs
 
 from fairlead.clients.ahp.channels import chat_uri
 from fairlead.clients.ahp.context import (
+    PART_CHARACTERS,
     RESULT_CHARACTERS,
     SHORT,
     TURN_CHARACTERS,
@@ -17,6 +18,8 @@ from fairlead.clients.ahp.context import (
 from fairlead.clients.ahp.wire import Fields
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
+
+REST_NOT_SHOWN: Final = "This turn is too long to be shown: the rest is in Fairlead's log."
 
 
 class Translation:
@@ -51,10 +54,13 @@ class Translation:
         return text if len(text) <= limit else f"{text[:limit]}\n… ({len(text) - limit} more characters)"
 
     def use(self, characters: int) -> None:
-        """Count the characters of a part that is complete."""
+        """Count the characters of a part that is complete. A client sees where the turn became too long."""
         turn = self.context.turn
-        if turn is not None:
-            self.change_turn(used=turn.used + characters)
+        if turn is None:
+            return
+        self.change_turn(used=turn.used + characters + PART_CHARACTERS)
+        if self.context.turn is not None and self.context.turn.full and not turn.full:
+            self.add_part(turn, {"kind": "systemNotification", "content": REST_NOT_SHOWN})
 
     def add_part(self, turn: ChatTurn, part: Fields, since: int = 0) -> None:
         action = {"type": "chat/responsePart", "turnId": turn.id, "part": part}

@@ -7,6 +7,7 @@ import msgspec
 from fairlead.clients.ahp.context import (
     FAILED,
     IDLE,
+    OPEN_TEXTS,
     SHORT,
     TEXT_CHARACTERS,
     TURN_CHARACTERS,
@@ -19,6 +20,7 @@ from fairlead.clients.ahp.translation import Translation
 from fairlead.clients.ahp.wire import Fields
 from fairlead.model import events as ev
 from fairlead.model.content import Content, ImageBlock, plain_text
+from fairlead.model.formats.bounded_tables import drop_oldest
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import MessageId
 
@@ -197,7 +199,7 @@ def set_title(step: Translation, title: str) -> None:
 def note(step: Translation, text: str) -> None:
     """A notice between the texts of the open turn."""
     turn = step.context.turn
-    if turn is not None and text.strip():
+    if turn is not None and text.strip() and not turn.full:
         shown = step.cut(text)
         step.add_part(turn, {"kind": "systemNotification", "content": shown})
         step.use(len(shown))
@@ -215,7 +217,8 @@ def text(step: Translation, event: ev.Text | ev.Thinking) -> None:
         _append(step, event, event.text, 0)
     turn, name = step.context.turn, _part_id(event)
     if turn is not None and name in turn.texts:
-        step.change_turn(texts=without(turn.texts, name), used=turn.used + min(len(event.text), TEXT_CHARACTERS))
+        step.change_turn(texts=without(turn.texts, name))
+        step.use(min(len(event.text), TEXT_CHARACTERS))
 
 
 def _append(
@@ -224,8 +227,8 @@ def _append(
     turn = open_turn(step, event.turn or event.id)
     name = _part_id(event)
     known = turn.texts.get(name)
-    if offset > (known or 0):
-        return  # the beginning is not there: the whole block will bring it
+    if offset > (known or 0) or (known is None and turn.full):
+        return  # the beginning is not there: the whole block will bring it, unless the turn is too long
     limit = SHORT if turn.used > TURN_CHARACTERS else TEXT_CHARACTERS
     new = text[max(0, (known or 0) - offset) : max(0, limit - offset)]
     if not new:
@@ -236,7 +239,9 @@ def _append(
         step.add_part(turn, part, _began(event))
     else:
         step.on_chat("delta" if written else "reasoning", turnId=turn.id, partId=name, content=new)
-    step.change_turn(texts={**turn.texts, name: (known or 0) + len(new)})
+    texts = {**turn.texts, name: (known or 0) + len(new)}
+    drop_oldest(texts, OPEN_TEXTS)
+    step.change_turn(texts=texts)
 
 
 def _began(event: ev.TextDelta | ev.ThinkingDelta | ev.Text | ev.Thinking) -> int:
