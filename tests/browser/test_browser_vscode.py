@@ -10,12 +10,11 @@ from browser.vscode_app import VsCodeHost, vscode_window
 from faults.gateway_process import GatewayProcess
 from tools.vscode_server import why_no_server
 
-pytestmark = pytest.mark.process
-
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "pictures" / "vscode.png"
 """Written with FAIRLEAD_WRITE=1."""
 
 
+@pytest.mark.slow
 async def test_vs_code_starts_a_session_confirms_a_tool_and_goes_on_after_a_cut(
     chromium: Browser, tmp_path: Path
 ) -> None:
