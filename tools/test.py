@@ -114,7 +114,7 @@ PARTS = (
     Part(
         "browser",
         "real browser",
-        140,
+        125,
         (pytest_slow_first("tests/browser", "-m", "not fault and not long", workers=3),),
         isolated=True,
         needs=("web",),

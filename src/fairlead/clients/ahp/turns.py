@@ -11,6 +11,7 @@ from fairlead.clients.ahp.context import (
     SHORT,
     TEXT_CHARACTERS,
     TURN_CHARACTERS,
+    ActionOrigin,
     ChatTurn,
     QueuedPrompt,
     read_origin,
@@ -121,7 +122,14 @@ def open_turn(step: Translation, name: str) -> ChatTurn:
 
 
 def start(
-    step: Translation, name: str, prompt: Fields, /, *, origin: Any = None, queued: str = "", **about: Any
+    step: Translation,
+    name: str,
+    prompt: Fields,
+    /,
+    *,
+    origin: ActionOrigin | None = None,
+    queued: str = "",
+    **about: Any,
 ) -> None:
     """Begin a turn. `queued`: the id under which its prompt waited. `about`: fields of `ChatTurn`."""
     open_one = step.context.turn
