@@ -83,7 +83,9 @@ core_events = st.one_of(
         turn=turn,
         request=request,
         call=call,
-        questions=st.sampled_from([(), ({"question": "Why?", "options": [{"label": "A"}, "odd"]},), ({"odd": 1},)]),
+        questions=st.sampled_from(
+            [(), ({"question": "Why?", "options": [{"label": "A"}, "odd"]},), ({"odd": 1, "options": 5},)]
+        ),
     ),
     st.builds(
         ev.PermissionResolved,

@@ -165,7 +165,7 @@ class AhpGateway:
 @contextlib.asynccontextmanager
 async def ahp_gateway(folder: Path) -> AsyncIterator[AhpGateway]:
     project = folder / "project"
-    project.mkdir()
+    project.mkdir(exist_ok=True)
     given = {"data": str(folder / "data"), "port": 0, "roots": [str(project)], "agent": "demo"}
     config = load({"HOME": str(folder)}, given).config
     async with running(config, {"HOME": str(folder), "PATH": "/usr/bin:/bin"}) as gateway:

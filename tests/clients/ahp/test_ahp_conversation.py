@@ -166,6 +166,8 @@ def test_malformed_messages_get_an_error_and_the_socket_stays(data: bytes, code:
         dispatched(ROOT, {"type": "root/configChanged", "config": {"a": 1}}),
         dispatched(5, {"type": "chat/turnStarted"}),
         dispatched(chat_of(SESSION), {"type": "chat/turnStarted"}, "one"),
+        dispatched(chat_of(SESSION), {"type": "chat/turnStarted"}, -1),
+        dispatched(chat_of(SESSION), {"type": "chat/turnStarted"}, 2**70),
     ],
 )
 def test_messages_without_an_answer(data: bytes) -> None:

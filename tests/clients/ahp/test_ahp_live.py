@@ -2,11 +2,12 @@
 
 import json
 import uuid
+from pathlib import Path
 
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from clients.ahp.harness import ROOT, AhpGateway, RequestFailed, channel_of, chat_of, message
+from clients.ahp.harness import ROOT, AhpGateway, RequestFailed, ahp_gateway, channel_of, chat_of, message
 
 pytestmark = pytest.mark.process
 
@@ -184,6 +185,21 @@ async def test_what_was_sent_twice_happens_once(gateway: AhpGateway) -> None:
         assert "already" in again["rejectionReason"]
         await peer.prompt(session, "SCRIPT:text more", turn="request_2")
         assert [turn["id"] for turn in await peer.turns(session, 2)] == ["request_1", "request_2"]
+
+
+async def test_a_restart_of_the_gateway_keeps_the_ids_of_turns(tmp_path: Path) -> None:
+    async with ahp_gateway(tmp_path) as gateway:
+        session = await gateway.create()
+        async with gateway.peer(name="vs") as peer:
+            await peer.initialize(channel_of(session), chat_of(session))
+            await peer.prompt(session, "SCRIPT:text", turn="request_1")
+            await peer.turns(session, 1)
+            before = peer.chat(session)
+    async with ahp_gateway(tmp_path) as gateway, gateway.peer(name="vs") as peer:
+        await peer.initialize(channel_of(session), chat_of(session))
+        assert {**peer.chat(session), "title": ""} == {**before, "title": ""}
+        again = await peer.prompt(session, "SCRIPT:text", turn="request_1")
+        assert "already" in again["rejectionReason"]
 
 
 async def test_sessions_are_renamed_archived_and_disposed_of(gateway: AhpGateway) -> None:

@@ -170,6 +170,24 @@ def test_a_turn_without_end_stops_growing_and_says_so() -> None:
     assert fresh.turn is not None and len(fresh.turn.texts) == OPEN_TEXTS
 
 
+def test_numbers_that_the_stored_state_cannot_hold_are_bounded() -> None:
+    """One number of an agent or a client must not make a session unreadable."""
+    reference = f'{{"of":"ahp","client":"vs","number":{2**70},"name":"t"}}'
+    usage = {"large": ev.ModelUsage(input=2**70, output=-5)}
+    fold = AhpReducer(SESSION)
+    for entry in log_of(
+        [
+            ev.MessageQueued(id=NAME, message=MessageId("m"), content=(TextBlock("hi"),), reference=reference),
+            ev.UserMessage(id=NAME, turn=TURN, message=MessageId("m"), content=(TextBlock("hi"),)),
+            ev.InterruptRequested(id=NAME, turn=TURN, reference=reference),
+            ev.TurnEnded(id=NAME, turn=TURN, status="completed", usage=usage),
+            ev.MessageQueued(id=NAME, message=MessageId("n"), content=(TextBlock("hi"),), reference=reference),
+        ]
+    ).entries:
+        fold.step(entry)
+        assert fold.snapshot()
+
+
 def test_a_reference_of_another_protocol_is_no_origin() -> None:
     queued = ev.MessageQueued(
         id=NAME, message=MessageId("m"), content=(TextBlock("hi"),), reference='{"of":"other","client":1}'

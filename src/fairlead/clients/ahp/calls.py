@@ -133,7 +133,8 @@ def _question(given: dict[str, Any], step: Translation) -> Fields:
     fields: Fields = {"id": text, "message": text, "required": True}
     if isinstance(given.get("header"), str):
         fields["title"] = given["header"][:80]
-    options = [_option(one) for one in given.get("options") or () if isinstance(one, dict)]
+    offered = given.get("options")
+    options = [_option(one) for one in offered if isinstance(one, dict)] if isinstance(offered, list) else []
     if not options:
         return {**fields, "kind": "text"}
     kind = "multi-select" if given.get("multiSelect") is True else "single-select"

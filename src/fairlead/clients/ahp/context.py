@@ -4,12 +4,13 @@ The turns of AHP are those of the log with one difference: a turn begins when it
 agent receives it, so that a client sees its prompt at once. `ChatTurn.begun` says that the agent has it.
 """
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from fairlead.clients.ahp.wire import Fields
 from fairlead.model.formats.frames import decode_or_none
+from fairlead.model.formats.numbered_frames import LARGEST_NUMBER
 from fairlead.model.ids import CallId, MessageId, RequestId
 
 IDLE: Final = 1
@@ -36,12 +37,16 @@ OPEN_TEXTS: Final = 256
 """Unfinished texts of a turn: one per thread, and some that were abandoned."""
 
 
+ActionNumber = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
+"""A client's number of its action."""
+
+
 class ActionOrigin(msgspec.Struct, frozen=True, tag_field="of", tag="ahp"):
     """Who dispatched an action: stored in the log as the reference of its command. `name` is the client's own id of
     the turn or of the queued message."""
 
     client: str
-    number: int
+    number: ActionNumber
     name: str = ""
 
     @property

@@ -44,6 +44,7 @@ from fairlead.clients.ahp.wire import (
 from fairlead.model import commands as cmd
 from fairlead.model import queries as q
 from fairlead.model.errors import FairleadError, Stale
+from fairlead.model.formats.numbered_frames import LARGEST_NUMBER
 from fairlead.model.ids import SessionId
 from fairlead.model.store import SessionFilter
 from fairlead.model.web.broadcast import JoinChannel
@@ -266,8 +267,8 @@ class AhpConversation:
         if not isinstance(action, dict) or str(action.get("type")).startswith("root/"):
             # VS Code reports dozens of its settings as root/configChanged: they are not ours to store.
             return ()
-        number = params.get("clientSeq")
-        if not self._client or session is None or not isinstance(number, int) or isinstance(number, bool):
+        number = _number(params)
+        if not self._client or session is None or number is None:
             return self._rejected(params, AhpError(INVALID_PARAMS, "There is no such channel."))
         given = Dispatched(session, action, ActionOrigin(self._client, number))
         return (RunFlow(self._dispatch(params, given), session),)
@@ -296,8 +297,8 @@ class AhpConversation:
 
     def _rejected(self, params: Fields, error: FairleadError) -> Sequence[Effect]:
         """The action goes back to its client with the reason: the client takes it back."""
-        channel, number, action = params.get("channel"), params.get("clientSeq"), params.get("action")
-        if not isinstance(channel, str) or not isinstance(number, int) or not isinstance(action, dict):
+        channel, number, action = params.get("channel"), _number(params), params.get("action")
+        if not isinstance(channel, str) or number is None or not isinstance(action, dict):
             return ()
         origin = ActionOrigin(self._client, number)
         return (Write(action_frame(channel, action, server_seq(self._now()), origin, error.message)),)
@@ -307,6 +308,13 @@ def _session_of(params: Fields) -> SessionId | None:
     """The session whose channel, or whose chat's channel, a message is about."""
     channel = params.get("channel")
     return (session_of(channel) or chat_of(channel)) if isinstance(channel, str) else None
+
+
+def _number(params: Fields) -> int | None:
+    """The client's number of its action."""
+    number = params.get("clientSeq")
+    valid = isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= LARGEST_NUMBER
+    return number if valid else None
 
 
 def _check_provider(params: Fields) -> None:

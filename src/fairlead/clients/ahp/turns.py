@@ -22,6 +22,7 @@ from fairlead.clients.ahp.wire import Fields
 from fairlead.model import events as ev
 from fairlead.model.content import Content, ImageBlock, plain_text
 from fairlead.model.formats.bounded_tables import drop_oldest
+from fairlead.model.formats.numbered_frames import LARGEST_NUMBER
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import MessageId
 
@@ -181,11 +182,16 @@ def _usage(event: ev.TurnEnded) -> Fields:
     model, _ = max(event.usage.items(), key=lambda item: item[1].output)
     counts = event.usage.values()
     return {
-        "inputTokens": sum(count.input for count in counts),
-        "outputTokens": sum(count.output for count in counts),
-        "cacheReadTokens": sum(count.cache_read for count in counts),
+        "inputTokens": _bounded(sum(count.input for count in counts)),
+        "outputTokens": _bounded(sum(count.output for count in counts)),
+        "cacheReadTokens": _bounded(sum(count.cache_read for count in counts)),
         "model": model,
     }
+
+
+def _bounded(count: int) -> int:
+    """A count as JavaScript and the stored state can hold it, whatever an agent reports."""
+    return max(0, min(count, LARGEST_NUMBER))
 
 
 def _first_prompt(step: Translation, content: tuple[Content, ...]) -> None:
