@@ -45,22 +45,30 @@ def _unpack(version: str, folder: Path) -> None:
     npm(folder, f"{PACKAGE}@{version}", "pack", f"{PACKAGE}@{version}", "--pack-destination", str(folder))
     (archive,) = folder.glob("*.tgz")
     check_integrity(version, archive)
-    take_out(archive, folder / "dist")
+    take_out(archive, folder / "dist", INSIDE)
     archive.unlink()
 
 
+def integrity_of(archive: Path) -> str:
+    """The hash of a file, as npm writes it."""
+    return "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+
+
 def check_integrity(version: str, archive: Path) -> None:
-    found = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+    found = integrity_of(archive)
     if found != (INTEGRITY if version == VERSION else OTHERS[version]):
         raise InstallFailed(f"{PACKAGE}@{version} has the hash {found}, not the pinned one: not installed")
 
 
-def take_out(archive: Path, folder: Path) -> None:
-    """Extract the plain files of the front end, and nothing whose path leads out of the folder."""
+def take_out(archive: Path, folder: Path, inside: str, wanted: tuple[str, ...] = ("",)) -> None:
+    """Extract the plain files below `inside` whose path then begins with one of `wanted`, and nothing whose path leads
+    out of the folder."""
     with tarfile.open(archive) as packed:
         for member in packed:
-            below = member.name.removeprefix(INSIDE)
+            below = member.name.removeprefix(inside)
             if not member.isfile() or below == member.name or ".." in Path(below).parts:
+                continue
+            if not below.startswith(wanted):
                 continue
             content = packed.extractfile(member)
             file = folder / below

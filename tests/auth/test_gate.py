@@ -119,6 +119,18 @@ def test_foreign_origin_is_refused_with_any_credential(socket: bool, origin: str
 
 
 @both
+def test_the_origin_of_an_installed_app_is_allowed_where_the_route_names_it(socket: bool) -> None:
+    app = ("origin", "vscode-file://vscode-app")
+    demand = AccessRequirement(access="view", app_origins=("vscode-file://vscode-app",))
+    cross = ("sec-fetch-site", "cross-site")
+    assert code(head(app, cross, socket=socket), demand) == "allowed"
+    assert code(head(app, socket=socket)) == "foreign_origin"
+    assert code(head(app, app, socket=socket), demand) == "foreign_origin"
+    assert code(head(("origin", "vscode-file://other"), socket=socket), demand) == "foreign_origin"
+    assert code(head(app, ("authorization", "Bearer wrong"), socket=socket), demand) == "bad_credential"
+
+
+@both
 def test_two_origins_are_refused(socket: bool) -> None:
     ours = ("origin", "http://localhost:8787")
     assert code(head(ours, ours, socket=socket)) == "foreign_origin"

@@ -6,7 +6,7 @@
 - `events.jsonl`: the log. A case without this file uses `sessions/<case>/events.jsonl`, which protocols share;
 - `live.jsonl`: the frames to a client that was always connected;
 - `catchup.jsonl`: the frames to a client that connects at the end, if they differ from those of `live.jsonl`;
-- `history.json`: the history over REST, if the protocol has one (`golden/runner.py`).
+- `history.json`: the history over REST or the snapshots, if the protocol has them (`golden/runner.py`).
 
 A line of `events.jsonl` is an entry (`seq`, `event`, and `raw`: the agent's record by its origin, for projections that
 show it), or `drop`: the seqs that leave the log at that moment.

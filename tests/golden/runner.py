@@ -13,13 +13,24 @@ import msgspec
 from clients.claudecodeui import chat_offline as claudecodeui
 from clients.cognova import chat_offline as cognova
 from fairlead_testing.replay import RecordedLog, ReplayClient, Scene, settled
-from laws.replay_clients import CLIENTS
+from laws.replay_clients import CLIENTS, AhpReplay
+
+
+def ahp_snapshots(log: RecordedLog) -> Any:
+    """The snapshots of both channels for a client that connects at the end."""
+    scene = AhpReplay.scene_of(log)
+    scene.moment = scene.end
+    client = AhpReplay(scene)
+    client.cursor(0)
+    return {**client.client.sessions, **client.client.chats}
+
 
 HISTORIES: dict[str, Callable[[RecordedLog], Any]] = {
     "claudecodeui": lambda log: claudecodeui.ChatRecorder().replay(log).history(),
     "cognova": lambda log: cognova.ChatRecorder().replay(log).messages(),
+    "ahp": ahp_snapshots,
 }
-"""The protocols with a history over REST."""
+"""The protocols with a history over REST, or with snapshots."""
 
 
 class _Message(msgspec.Struct):

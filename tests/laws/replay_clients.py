@@ -8,6 +8,10 @@ from fairlead.auth.api.session_keys import SessionKey
 from fairlead.clients.acp.encoder import AcpEncoder
 from fairlead.clients.acp.options import OfferedOptions
 from fairlead.clients.acp.updates import EditorFeatures
+from fairlead.clients.ahp.channels import chat_uri, session_uri
+from fairlead.clients.ahp.encoder import AhpEncoder
+from fairlead.clients.ahp.snapshots import AhpReducer, chat_snapshot, session_snapshot, snapshot
+from fairlead.clients.ahp.snapshots import read_memory as read_ahp_memory
 from fairlead.clients.claudecodeui.chat.frames import ChatEncoder
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.clients.cognova.chat_frames import ENCODER as COGNOVA
@@ -20,7 +24,9 @@ from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.clients.native.codec import CODECS
 from fairlead.model.formats.numbered_frames import FRAMES
 from fairlead.model.gateway import Cursor, FrameEncoder
+from fairlead.model.views import NewRow
 from fairlead_testing.acp_client import AcpEditor
+from fairlead_testing.ahp_client import AhpClient
 from fairlead_testing.claudecodeui_client import ClaudeCodeUiClient
 from fairlead_testing.claudecodeui_client import Shown as CcuiShown
 from fairlead_testing.cognova_client import CognovaClient
@@ -230,6 +236,38 @@ class AcpReplay(ReplayClient):
         return words, calls, shown.plan, settings, shown.compactions, shown.notices, shown.requests
 
 
+class AhpReplay(ReplayClient):
+    """A client comes back with a new snapshot, as its conversation reads it, and gets the actions after it."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.client = AhpClient()
+
+    def encoder(self) -> FrameEncoder:
+        return AhpEncoder(chat=0, session=0)
+
+    def cursor(self, position: int) -> Cursor:
+        assert isinstance(self.scene, LogScene)
+        fold = AhpReducer(SESSION)
+        turns = [made.data for entry in self.scene.log() for made in fold.step(entry) if isinstance(made, NewRow)]
+        memory = read_ahp_memory(fold.snapshot())
+        for channel, state in (
+            (chat_uri(SESSION), chat_snapshot(memory, turns, "")),
+            (session_uri(SESSION), {**session_snapshot(memory, {}), "activeClients": []}),
+        ):
+            self.client.take_snapshot(msgspec.json.decode(msgspec.json.encode(snapshot(channel, state, memory.at))))
+        return Cursor(memory.seq, context=memory.context)
+
+    def take(self, payload: bytes) -> None:
+        self.client.take(msgspec.json.decode(payload))
+
+    def state(self) -> Any:
+        """All but two fields for which the protocol has no action: a session's status, and the title in a chat."""
+        session = self.client.sessions[session_uri(SESSION)]
+        chat = self.client.chats[chat_uri(SESSION)]
+        return {**session, "status": None}, {**chat, "title": None}
+
+
 CLIENTS: dict[str, type[ReplayClient]] = {
     "native json": NativeReplay,
     "native msgpack": PackedNativeReplay,
@@ -241,4 +279,5 @@ CLIENTS: dict[str, type[ReplayClient]] = {
     "cognova": CognovaReplay,
     "claudecodeui": ClaudeCodeUiReplay,
     "acp": AcpReplay,
+    "ahp": AhpReplay,
 }

@@ -147,7 +147,8 @@ async def test_a_running_agent_is_interrupted_and_reported_as_cancelled_when_it_
 async def test_a_run_that_finished_before_the_cancel_is_complete(harness: NotificationsHarness) -> None:
     agent = await added(harness)
     run = await harness.service.runs.run(agent)
-    harness.gateway.refuse |= {cmd.CancelMessage: Stale("gone"), cmd.Interrupt: Stale("nothing runs")}
+    harness.gateway.refuse[cmd.CancelMessage] = Stale("gone")
+    harness.gateway.refuse[cmd.Interrupt] = Stale("nothing runs")
     await harness.service.runs.cancel(agent)
     await finish(harness, run.session_id, ended("completed"))
     assert (await agent_changes(harness))[-1][0] == "complete"
@@ -237,7 +238,8 @@ async def test_a_cancel_before_the_session_exists_is_not_lost(tmp_path: Path) ->
     class Early(FakeGateway):
         async def command(self, who: Any, command: cmd.Command) -> cmd.Reply:
             if isinstance(command, cmd.Create):
-                self.refuse |= {cmd.CancelMessage: NotFound("session", "x"), cmd.Interrupt: NotFound("session", "x")}
+                for kind in (cmd.CancelMessage, cmd.Interrupt):
+                    self.refuse[kind] = NotFound("session", "x")
                 await harness.service.runs.cancel(await harness.service.resources.get(ScheduledAgent, "a"))
             return await super().command(who, command)
 

@@ -58,6 +58,7 @@ def test_a_trace_stays_on_the_line() -> None:
         "GET /v1/ws?a=1&ticket=SECRETSECRET&b=2 HTTP/1.1",
         "GET /x?sig=1.a.SECRETSECRET",
         "GET /x?access_token=SECRETSECRET",
+        "GET /ahp?tkn=SECRETSECRET",
         "open http://127.0.0.1:1/#login=SECRETSECRET",
         "Authorization: Bearer SECRETSECRET",
         "{'authorization': 'Bearer SECRETSECRET'}",

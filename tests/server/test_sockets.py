@@ -144,7 +144,8 @@ async def test_answers_of_one_session_come_in_order_while_another_goes_ahead(ser
         await client.ask(id="quick", type="interrupt", session=SESSION)
         other = await client.call(id="other", type="interrupt", session=OTHER)
         assert other["id"] == "other"
-        assert [type(command) for _, command in served.gateway.commands] == [cmd.SetModel, cmd.Interrupt, cmd.Interrupt]
+        wanted: list[type[cmd.Command]] = [cmd.SetModel, cmd.Interrupt, cmd.Interrupt]
+        assert [type(command) for _, command in served.gateway.commands] == wanted
         served.gateway.release.set()
         assert [(await client.receive())["id"] for _ in range(2)] == ["slow", "quick"]
 

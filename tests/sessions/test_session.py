@@ -103,6 +103,18 @@ async def test_the_queue_is_bounded(harness: CoreHarness) -> None:
         await harness.send("one too many")
 
 
+async def test_a_clients_own_name_of_its_request_is_kept_and_bounded(harness: CoreHarness) -> None:
+    await harness.working("one")
+    await harness.send("two", reference="mine")
+    await harness.do(cmd.Interrupt(session=SESSION, reference="stop"))
+    kept = [event for event in await harness.log() if isinstance(event, ev.MessageQueued | ev.InterruptRequested)]
+    assert [event.reference for event in kept] == ["", "mine", "stop"]
+    with pytest.raises(BadRequest):
+        await harness.send("three", reference="x" * 1001)
+    with pytest.raises(BadRequest):
+        await harness.do(cmd.Interrupt(session=SESSION, reference="x" * 1001))
+
+
 async def test_the_queue_is_bounded_in_bytes(harness: CoreHarness) -> None:
     await harness.working("one")
     await harness.send("x" * (3 << 20))

@@ -63,6 +63,13 @@ def repository(folder: Path) -> None:
     run(folder, "commit", "-m", "first")
 
 
+async def test_one_level_of_a_tree(place: Place) -> None:
+    (place.project / "sub").mkdir()
+    (place.project / "sub" / "deep.txt").write_text("x")
+    (found,) = await place.does[ReadTree](ANN, ReadTree(str(place.project), 0))
+    assert (found.name, found.folder, found.children) == ("sub", True, ())
+
+
 async def test_a_tree_lists_folders_first_and_does_not_leave_the_roots(place: Place, tmp_path: Path) -> None:
     (place.project / "sub").mkdir()
     (place.project / "sub" / "deep.txt").write_text("x")

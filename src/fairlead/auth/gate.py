@@ -39,6 +39,8 @@ class AccessRequirement(msgspec.Struct, frozen=True, kw_only=True):
     """A token in the query takes precedence over one in a header, and the header may use any scheme."""
     basic: bool = False
     """HTTP Basic is accepted too: a name with a password, or with a token in place of the password."""
+    app_origins: tuple[str, ...] = ()
+    """Origins of installed apps that are accepted here: their schemes are not the web's, so that no page has them."""
     page: bool = False
     """A link on another site may lead here: it is opened as a top-level page, and changes nothing."""
 
@@ -93,7 +95,7 @@ def decide(
     head: Head, demand: AccessRequirement, allowed: AllowedOrigins, keys: CredentialLookup
 ) -> AccessAllowed | AccessRefused:
     """Decide whether to admit a request. The peer's address in the head is ignored: loopback is not a credential."""
-    refused = _check_place(head, allowed)
+    refused = _check_place(head, allowed, demand.app_origins)
     if refused is not None:
         return refused
     if demand.access == "public":
@@ -111,16 +113,16 @@ def decide(
     return found
 
 
-def _check_place(head: Head, allowed: AllowedOrigins) -> AccessRefused | None:
+def _check_place(head: Head, allowed: AllowedOrigins, apps: tuple[str, ...] = ()) -> AccessRefused | None:
     hosts = head.all("host")
     host = parse_authority(hosts[0]) if len(hosts) == 1 else None
     if host is None:
         return _BAD_HOST
     if not allowed.owns_host(host, local=head.local, secure=head.secure):
         return _FOREIGN_HOST
-    invited = False
     origins = head.all("origin")
-    if origins:
+    invited = len(origins) == 1 and origins[0] in apps
+    if origins and not invited:
         origin = parse_origin(origins[0]) if len(origins) == 1 else None
         if origin is None:
             return _FOREIGN_ORIGIN

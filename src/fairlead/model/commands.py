@@ -55,6 +55,8 @@ class Send(SessionCommand, frozen=True, kw_only=True, tag="send"):
     content: tuple[Content, ...]
     message: MessageId | None = None
     wait: bool = True
+    reference: str = ""
+    """The client's own name of this request, for its protocol: the event of the queue carries it to all clients."""
 
 
 class Steer(SessionCommand, frozen=True, kw_only=True, tag="steer"):
@@ -65,7 +67,9 @@ class Steer(SessionCommand, frozen=True, kw_only=True, tag="steer"):
 
 
 class Interrupt(SessionCommand, frozen=True, kw_only=True, tag="interrupt"):
-    pass
+    """Stop the running turn. `reference` as in `Send`."""
+
+    reference: str = ""
 
 
 class AnswerPermission(CommandBase, frozen=True, kw_only=True, tag="answer"):

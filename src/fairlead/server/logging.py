@@ -24,7 +24,7 @@ _RULES: Final = (
     # The complete value of these headers, with the scheme; then bearer tokens without a header name.
     (re.compile(rf"(?i)\b((?:proxy-)?authorization{_IS}|cookie{_IS})[^\"'\\,}}]+"), r"\1***"),
     (re.compile(r"(?i)\b(bearer\s+)[^\s\"',}\\]+"), r"\1***"),
-    (re.compile(r"(?i)([?&#](?:access_)?(?:token|ticket|sig|code|login|key)=)[^&\s\"'#\\]+"), r"\1***"),
+    (re.compile(r"(?i)([?&#](?:access_)?(?:token|tkn|ticket|sig|code|login|key)=)[^&\s\"'#\\]+"), r"\1***"),
     (re.compile(rf"(?i)\b((?:token|ticket|secret){_IS})[^\s\"'&,}}\\]+"), r"\1***"),
 )
 

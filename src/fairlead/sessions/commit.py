@@ -125,12 +125,13 @@ class Commit:
         name, turn = event_id(cause, "error"), self._core.interpreter.turn
         self.add(ev.ErrorRaised(id=name, turn=turn, code=error.code, message=message or error.message, data=error.data))
 
-    def interrupt(self, by: str) -> Entry:
+    def interrupt(self, by: str, reference: str = "") -> Entry:
         """Log a requested interrupt: the open turn will end as cancelled."""
         interpreter, cause = self._core.interpreter, self._core.services.new_uuid()
         marker = self._core.services.kind(self.state.agent).interrupt_record(cause)
         interpreter.step(marker)
-        asked = ev.InterruptRequested(id=event_id(cause, "interrupt.asked"), turn=interpreter.turn, by=by)
+        name = event_id(cause, "interrupt.asked")
+        asked = ev.InterruptRequested(id=name, turn=interpreter.turn, by=by, reference=reference)
         return self.add(asked, marker.origin, marker.raw)
 
 

@@ -19,6 +19,8 @@ from fairlead.sessions.state import PendingRequest, SessionState
 
 QUEUE_LIMIT = 100
 """Maximum number of queued messages; more are rejected, so that a runaway script cannot fill the state."""
+REFERENCE_LENGTH = 1000
+"""Maximum characters of a client's own name of its request: it is stored and sent to all clients."""
 QUEUE_BYTES = 4 << 20
 """Hot memory per session (design): queued messages are part of the state."""
 
@@ -29,6 +31,7 @@ Check = Callable[[str, dict[str, Any]], Verdict]
 def send(state: SessionState, command: cmd.Send, by: str, message: MessageId) -> ev.MessageQueued:
     if not command.content:
         raise BadRequest("A message needs some content.")
+    check_reference(command.reference)
     if not command.wait and (state.turn is not None or state.queue):
         raise Busy("The agent is at work: wait for the end of its turn, or interrupt it.")
     if len(state.queue) >= QUEUE_LIMIT:
@@ -36,7 +39,13 @@ def send(state: SessionState, command: cmd.Send, by: str, message: MessageId) ->
     size = len(msgspec.msgpack.encode(command.content)) + len(msgspec.msgpack.encode(state.queue))
     if state.queue and size > QUEUE_BYTES:
         raise TooMany(f"The queue would hold {size} bytes; at most {QUEUE_BYTES} wait.", limit=QUEUE_BYTES)
-    return ev.MessageQueued(id=event_id(message, "message.queued"), message=message, content=command.content, by=by)
+    name = event_id(message, "message.queued")
+    return ev.MessageQueued(id=name, message=message, content=command.content, by=by, reference=command.reference)
+
+
+def check_reference(reference: str) -> None:
+    if len(reference) > REFERENCE_LENGTH:
+        raise BadRequest(f"A reference has at most {REFERENCE_LENGTH} characters.", field="reference")
 
 
 def steer(state: SessionState, command: cmd.Steer) -> None:

@@ -211,10 +211,11 @@ class Session:
 
     async def _interrupt(self, command: cmd.Interrupt, by: str) -> cmd.Reply:
         core = self.core
+        decide.check_reference(command.reference)
         async with core.client_transaction(patient=True) as transition:
             if core.interpreter.turn is None and not core.interpreter.background_work:
                 return self._reply({"idle": True})
-            entry = transition.interrupt(by)
+            entry = transition.interrupt(by, command.reference)
             # The end of a turn is an event; the end of background work is not published to all clients.
             data = {"background": True} if core.interpreter.turn is None else None
             reply = cmd.Reply(session=core.session, seq=entry.seq, data=data)

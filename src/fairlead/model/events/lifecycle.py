@@ -156,8 +156,11 @@ class Notice(HousekeepingEvent, frozen=True, kw_only=True, tag="notice"):
 
 
 class MessageQueued(QueueEvent, frozen=True, kw_only=True, tag="message.queued"):
+    """`reference` is the sender's own name of its request, if its protocol has one."""
+
     content: tuple[Content, ...]
     by: str = ""
+    reference: str = ""
 
 
 class MessageDequeued(QueueEvent, frozen=True, kw_only=True, tag="message.dequeued"):
@@ -176,6 +179,7 @@ class MessageMoved(QueueEvent, frozen=True, kw_only=True, tag="message.moved"):
 
 class InterruptRequested(EventBase, frozen=True, kw_only=True, tag="interrupt.asked"):
     by: str = ""
+    reference: str = ""
 
 
 class Rewound(EventBase, frozen=True, kw_only=True, tag="rewound"):

@@ -21,7 +21,8 @@ class SessionListCodec(Protocol):
     @property
     def key(self) -> str: ...
     def session(self, summary: Summary, at: int) -> bytes:
-        """Encode a new or changed session as ready frames; empty where the protocol does not send it."""
+        """Encode a new, changed or deleted session as ready frames; empty where the protocol does not send it. Of a
+        deleted session only the tombstone is left."""
 
 
 class ChannelSubscription(Protocol):

@@ -27,6 +27,8 @@ class ReadTree(ServiceCall["tuple[FileEntry, ...]"], frozen=True):
     """-> tuple of `FileEntry`: the content of a folder and its subfolders, up to the limits."""
 
     folder: str
+    depth: int = 12
+    """Levels of subfolders whose content is listed; 0: none."""
 
 
 class ReadFile(ServiceCall[bytes], frozen=True):

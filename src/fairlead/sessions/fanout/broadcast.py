@@ -84,7 +84,7 @@ class Channel:
     async def _listen(self, listener: ChangeListener) -> None:
         while notices := await listener.next_notices():
             for notice in notices:
-                if notice.what in ("created", "updated"):
+                if notice.what in ("created", "updated", "deleted"):
                     await self._send_change(notice)
 
     async def _send_change(self, notice: SessionChangeNotice) -> None:
@@ -93,7 +93,7 @@ class Channel:
         except FairleadError as error:
             log.warning("cannot broadcast a session change", extra={"session": notice.session, "error": error.message})
             return
-        if summary is None or summary.deleted:
+        if summary is None:
             return
         frames = self._codec.session(summary, notice.at)
         if frames:

@@ -58,7 +58,7 @@ class WorkspaceReader:
 
     async def _read_tree(self, who: Identity, action: ReadTree) -> tuple[FileEntry, ...]:
         folder = self._folder(who, action.folder)
-        return await asyncio.to_thread(self._below, folder, DEPTH, [ENTRIES])
+        return await asyncio.to_thread(self._below, folder, min(action.depth, DEPTH), [ENTRIES])
 
     async def _read_file(self, who: Identity, action: ReadFile) -> bytes:
         folder = self._folder(who, action.folder)

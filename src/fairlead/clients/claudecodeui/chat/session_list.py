@@ -40,7 +40,7 @@ class ChatSessionList:
     key = CHANNEL
 
     def session(self, summary: Summary, at: int) -> bytes:
-        return b"" if summary.archived else json_frame(upserted(summary, at))
+        return b"" if summary.archived or summary.deleted else json_frame(upserted(summary, at))
 
 
 CODEC: Final = ChatSessionList()
