@@ -83,12 +83,13 @@ def answer_of(session: SessionId, entry: ResumeEntry, asked: ev.Event) -> Answer
         approved = approved is not False
     if approved is None:
         raise BadRequest(f"The payload of the interrupt {entry.interrupt[:80]} must have approved, true or false.")
+    call = approved and isinstance(asked, ev.PermissionRequested)
     return AnswerPermission(
         session=session,
         request=request,
         behavior="allow" if approved else "deny",
         message=payload.message,
-        updated_input=payload.edited_args if approved else None,
-        remember=payload.remember if approved else (),
-        answers=payload.answers if approved else None,
+        updated_input=payload.edited_args if call else None,
+        remember=payload.remember if call else (),
+        answers=payload.answers if approved and isinstance(asked, ev.QuestionAsked) else None,
     )
