@@ -85,11 +85,13 @@ class AgUiClient:
     # --- state
 
     def _messages_snapshot(self, event: Event) -> None:
-        has_reasoning = any(message["role"] == "reasoning" for message in event["messages"])
-        names = {message["id"] for message in event["messages"]}
-        _check(len(names) == len(event["messages"]), "message ids are unique", event)
-        kept = [m for m in self.messages if m["role"] == "reasoning" and m["id"] not in names and not has_reasoning]
-        self.messages = [*copy.deepcopy(event["messages"]), *kept]
+        new = {message["id"]: copy.deepcopy(message) for message in event["messages"]}
+        _check(len(new) == len(event["messages"]), "message ids are unique", event)
+        keeps = all(message["role"] != "reasoning" for message in event["messages"])
+        # Messages that the client has stay in their places.
+        kept = [m for m in self.messages if m["id"] in new or (keeps and m["role"] == "reasoning")]
+        self.messages = [new.pop(m["id"], m) for m in kept]
+        self.messages += new.values()
 
     def _state_snapshot(self, event: Event) -> None:
         self.state = event["snapshot"]
@@ -188,7 +190,14 @@ class AgUiClient:
         _check(self.message(event["messageId"]) is None, "a result is sent once", event)
         names = {"id": event["messageId"], "role": "tool", "toolCallId": event["toolCallId"]}
         owner = {"subagentRunId": event["subagentRunId"]} if "subagentRunId" in event else {}
-        self.messages.append({**names, "content": event["content"], **owner})
+        place = next((n for n, m in enumerate(self.messages, 1) if self._carries(m, event["toolCallId"])), None)
+        place = len(self.messages) if place is None else place
+        while place < len(self.messages) and self.messages[place]["role"] == "tool":
+            place += 1
+        self.messages.insert(place, {**names, "content": event["content"], **owner})
+
+    def _carries(self, message: Message, call: str) -> bool:
+        return any(one["id"] == call for one in message.get("toolCalls", ()))
 
     # --- subagents
 

@@ -59,7 +59,9 @@ class Page:
 
     async def answer(self, **payload: Any) -> list[Event]:
         """Answer every open interrupt with the same payload."""
-        resume = [{"interruptId": one["id"], "status": "resolved", "payload": payload} for one in self.client.interrupts]
+        resume = [
+            {"interruptId": one["id"], "status": "resolved", "payload": payload} for one in self.client.interrupts
+        ]
         return await self.run(resume=resume)
 
     @property
@@ -88,6 +90,15 @@ class AgUiGateway:
         answer = await self.http.post("/v1/tokens", json={"name": "-".join(scopes), "scopes": list(scopes)})
         assert answer.status_code in (200, 201), answer.text
         return str(answer.json()["token"])
+
+    async def turns_over(self, session: str, count: int) -> None:
+        """Wait until that many turns of a session have ended."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                page = (await self.http.get(f"/v1/sessions/{session}/events?limit=1000")).json()
+                if sum(event["type"] == "turn.ended" for event in page["events"]) >= count:
+                    return
+                await asyncio.sleep(0.05)
 
     def page(self, thread: str = "") -> Page:
         return Page(self, thread)

@@ -1,5 +1,6 @@
 """Compares a client's history with ours, and builds the snapshot that replaces it. Pure."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -25,8 +26,8 @@ def our_id(session: SessionId, message: Message) -> str:
 
 def snapshot(
     session: SessionId, given: RunAgentInput, ours: Sequence[Message], *, whole: bool, resumed: bool
-) -> Event | None:
-    """The event that gives the client our history, if it has another one. User messages at the end of the client's
+) -> list[Event]:
+    """The events that give the client our history, if it has another one. User messages at the end of the client's
     history that are not in ours were not delivered yet, and stay.
 
     `whole`: `ours` is all of our history. `resumed`: the client may have the beginning of blocks that are not complete,
@@ -36,11 +37,20 @@ def snapshot(
     waiting = [message for message in given.trailing if our_id(session, message) not in known]
     theirs = {our_id(session, message): message for message in given.messages if message not in waiting}
     if _covers(theirs, known) and (resumed or not whole or _covers(known, theirs)):
-        return None
+        return []
     own = [message for message in given.messages if message["role"] in _OWN]
     kept = [message for name, message in theirs.items() if name not in known and message["role"] in _STREAMED]
     renamed = [{**message, "id": names.get(message["id"], message["id"])} for message in ours]
-    return event("MESSAGES_SNAPSHOT", messages=[*own, *renamed, *(kept if resumed else ()), *waiting])
+    return _in_order(given.messages, [*own, *renamed, *(kept if resumed else ()), *waiting])
+
+
+def _in_order(theirs: Sequence[Message], ours: Sequence[Message]) -> list[Event]:
+    """Replace their messages by ours. Of a snapshot, a client keeps the messages that it has in their places, and puts
+    the others at the end: so the first one has only the messages before the first difference."""
+    pairs = zip(theirs, ours, strict=False)
+    same = list(itertools.takewhile(lambda pair: pair[0]["id"] == pair[1]["id"], pairs))
+    whole = event("MESSAGES_SNAPSHOT", messages=list(ours))
+    return [whole] if len(same) == len(theirs) else [event("MESSAGES_SNAPSHOT", messages=ours[: len(same)]), whole]
 
 
 def _covers(these: Mapping[str, Message], others: Mapping[str, Message]) -> bool:

@@ -229,8 +229,7 @@ def _first_events(
 ) -> list[Event]:
     events = [event("RUN_STARTED", threadId=given.thread, runId=given.run, protocolVersion=VERSION)]
     ours = past.messages(past.seq if plan is None else plan.past)
-    replaced = snapshot(session, given, ours, whole=past.whole, resumed=bool(given.resume))
-    events += [] if replaced is None else [replaced]
+    events += snapshot(session, given, ours, whole=past.whole, resumed=bool(given.resume))
     events.append(snapshot_event(given.state, view))
     if given.tools:
         names = [str(tool.get("name", ""))[:200] for tool in given.tools[:100]]
@@ -241,7 +240,7 @@ def _first_events(
 def _client_history(given: RunAgentInput, first: list[Event]) -> tuple[list[Message], tuple[str, ...]]:
     """The messages that the client has after the first events; and the reasoning that it keeps, although a snapshot
     does not have it: one without any reasoning replaces none."""
-    replaced = next((one["messages"] for one in first if one["type"] == "MESSAGES_SNAPSHOT"), None)
+    replaced = next((one["messages"] for one in reversed(first) if one["type"] == "MESSAGES_SNAPSHOT"), None)
     if replaced is None:
         return given.messages, ()
     if any(message["role"] == "reasoning" for message in replaced):
