@@ -15,14 +15,16 @@ class BrokenRule(Exception):
     """The server broke a rule of the protocol."""
 
 
+def payloads_of(data: bytes) -> list[bytes]:
+    """The data of each event of a `text/event-stream`; comments are left out."""
+    frames = (
+        [line[5:].strip() for line in frame.split(b"\n") if line[:5] == b"data:"] for frame in data.split(b"\n\n")
+    )
+    return [b"\n".join(lines) for lines in frames if lines]
+
+
 def events_of(data: bytes) -> list[Event]:
-    """The events of a `text/event-stream`; comments are left out."""
-    found = []
-    for frame in data.split(b"\n\n"):
-        lines = [line[5:].strip() for line in frame.split(b"\n") if line.startswith(b"data:")]
-        if lines:
-            found.append(json.loads(b"\n".join(lines)))
-    return found
+    return [json.loads(payload) for payload in payloads_of(data)]
 
 
 def _check(condition: object, rule: str, event: Event) -> None:
