@@ -214,22 +214,21 @@ class AgUiRuns(EncoderWithoutSignals, frozen=True):
         return self.step(None, session, entry)[1]
 
     def step(self, context: Any, session: SessionId, entry: Entry) -> tuple[Any, bytes]:
-        encoder = RunEncoder(thread="thread", run="run")
-        state, rows, run = context or (None, (), None)
+        state, rows, run, name = context or (None, (), None, "")
         first = b""
-        if run is None or encoder.finished(run):
-            run = None
+        if run is None or run.finished:
+            run, name = None, str(entry.seq)
             messages = [message_of_row(data, entry.seq) for data in rows]
-            begin = event("RUN_STARTED", threadId="thread", runId=str(entry.seq))
+            begin = event("RUN_STARTED", threadId="thread", runId=name)
             known = event("MESSAGES_SNAPSHOT", messages=[message for message in messages if message is not None])
             first = encode_events([begin, known, event("STATE_SNAPSHOT", snapshot=START)])
-        run, frames = encoder.step(run, session, entry)
+        run, frames = RunEncoder(thread="thread", run=name).step(run, session, entry)
         reducer = AgUiReducer(session)
         if state is not None:
             reducer.restore(state)
         for made in reducer.step(entry):
             rows = with_row(rows, made)
-        return (reducer.snapshot(), rows, run), first + frames
+        return (reducer.snapshot(), rows, run, name), first + frames
 
 
 def with_row(rows: tuple[bytes, ...], made: Made) -> tuple[bytes, ...]:

@@ -89,7 +89,7 @@ class AgUiGateway:
     async def token(self, *scopes: str) -> str:
         answer = await self.http.post("/v1/tokens", json={"name": "-".join(scopes), "scopes": list(scopes)})
         assert answer.status_code in (200, 201), answer.text
-        return str(answer.json()["token"])
+        return str(answer.json()["secret"])
 
     async def turns_over(self, session: str, count: int) -> None:
         """Wait until that many turns of a session have ended."""

@@ -55,7 +55,8 @@ class HistoryReducer(MemoryReducer[HistoryState]):
                 memory.calls.clear()
                 return [_row(_result(call, ""), subagent) for call, subagent in left]
             case ev.UserMessage() if shown(one):
-                return (_row({"id": one.message, "role": "user", "content": user_content(one.content)}),)
+                content = user_content(one.content)
+                return (_row({"id": one.message, "role": "user", "content": content}),) if content else ()
             case ev.Text() | ev.Thinking() if one.text:
                 role = "assistant" if isinstance(one, ev.Text) else "reasoning"
                 return (

@@ -127,7 +127,13 @@ def _opened(session: SessionId, given: RunAgentInput, agent: str) -> Generator[S
     try:
         return (yield from do(GetSession(session)))
     except NotFound:
-        yield from do(cmd.Create(session=session, cwd=given.cwd, agent=agent, key=f"agui/{session}"))
+        create = cmd.Create(session=session, cwd=given.cwd, agent=agent, key=f"agui/{session}")
+        yield from do(create)
+    try:
+        return (yield from do(GetSession(session)))
+    except NotFound:
+        # The key was used, but the gateway died before it created the session.
+        yield from do(msgspec.structs.replace(create, key=""))
         return (yield from do(GetSession(session)))
 
 
