@@ -24,6 +24,7 @@ from fairlead_testing.agui_client import AgUiClient, Event, events_of
 from fairlead_testing.replay import SESSION, log_of
 from laws.test_cut_and_resume import generated
 
+Log = list[ev.Event]
 T1 = TurnId("t1")
 M1 = MessageId("50000000-0000-4000-8000-000000000001")
 ONE = RunEncoder(thread="thread", run="run")
@@ -34,32 +35,49 @@ def named(number: int) -> EventId:
     return EventId(f"e{number}")
 
 
+def owner(subagent: str | None) -> SubagentId | None:
+    return None if subagent is None else SubagentId(subagent)
+
+
 def called(call: str, message: str = "msg_1", subagent: str | None = None) -> ev.ToolCalled:
-    owner = None if subagent is None else SubagentId(subagent)
-    fields = {"call": CallId(call), "name": "Bash", "input": {"command": call}, "message": MessageId(message)}
-    return ev.ToolCalled(id=named(0), turn=T1, subagent=owner, **fields)
+    return ev.ToolCalled(
+        id=named(0),
+        turn=T1,
+        subagent=owner(subagent),
+        call=CallId(call),
+        name="Bash",
+        input={"command": call},
+        message=MessageId(message),
+    )
 
 
 def asked(request: str, call: str, subagent: str | None = None) -> ev.PermissionRequested:
-    owner = None if subagent is None else SubagentId(subagent)
-    fields = {"request": RequestId(request), "call": CallId(call), "tool": "Bash", "input": {}, "title": request}
-    return ev.PermissionRequested(id=named(0), turn=T1, subagent=owner, **fields)
+    return ev.PermissionRequested(
+        id=named(0),
+        turn=T1,
+        subagent=owner(subagent),
+        request=RequestId(request),
+        call=CallId(call),
+        tool="Bash",
+        input={},
+        title=request,
+    )
 
 
 def resolved(request: str, call: str) -> ev.PermissionResolved:
-    fields = {"request": RequestId(request), "call": CallId(call), "tool": "Bash", "behavior": "allow"}
-    return ev.PermissionResolved(id=named(0), turn=T1, how="person", **fields)
+    return ev.PermissionResolved(
+        id=named(0), turn=T1, request=RequestId(request), call=CallId(call), tool="Bash", behavior="allow", how="person"
+    )
 
 
 def done(call: str, subagent: str | None = None) -> ev.ToolEnded:
-    owner = None if subagent is None else SubagentId(subagent)
-    return ev.ToolEnded(id=named(0), turn=T1, subagent=owner, call=CallId(call), content="ok")
+    return ev.ToolEnded(id=named(0), turn=T1, subagent=owner(subagent), call=CallId(call), content="ok")
 
 
 def delta(text: str, offset: int, subagent: str | None = None) -> ev.TextDelta:
-    owner = None if subagent is None else SubagentId(subagent)
-    fields = {"message": MessageId(f"msg_{subagent}"), "block": 0, "offset": offset, "text": text}
-    return ev.TextDelta(id=named(0), turn=T1, subagent=owner, **fields)
+    message = MessageId(f"msg_{subagent}")
+    place = owner(subagent)
+    return ev.TextDelta(id=named(0), turn=T1, subagent=place, message=message, block=0, offset=offset, text=text)
 
 
 BEGIN = ev.TurnStarted(id=named(1), turn=T1)
@@ -118,14 +136,31 @@ def test_requests_at_the_same_time_are_one_interrupt_and_all_calls_are_sent_befo
 
 
 def test_a_request_that_another_client_settles_at_once_does_not_end_the_run() -> None:
-    events = [BEGIN, PROMPT, called("c1"), asked("r1", "c1"), delta("x", 0), resolved("r1", "c1"), done("c1"), END]
+    events: Log = [
+        BEGIN,
+        PROMPT,
+        called("c1"),
+        asked("r1", "c1"),
+        delta("x", 0),
+        resolved("r1", "c1"),
+        done("c1"),
+        END,
+    ]
     run = Offline().feed(log_of(events).entries)
     assert run.client.outcomes == ["success"]
     assert run.client.message("msg_None.0") == {"id": "msg_None.0", "role": "assistant", "content": "x"}
 
 
 def test_a_settled_request_stays_in_the_interrupt_of_another_one() -> None:
-    events = [BEGIN, PROMPT, called("c1"), asked("r1", "c1"), called("c2"), asked("r2", "c2"), resolved("r2", "c2")]
+    events: Log = [
+        BEGIN,
+        PROMPT,
+        called("c1"),
+        asked("r1", "c1"),
+        called("c2"),
+        asked("r2", "c2"),
+        resolved("r2", "c2"),
+    ]
     entries = log_of([*events, done("c2"), resolved("r1", "c1"), done("c1"), END]).entries
     run = Offline().feed(entries[:7]).settle()
     assert [one["id"] for one in run.client.interrupts] == ["r1", "r2"]
@@ -144,11 +179,21 @@ def test_a_flood_of_entries_behind_a_request_ends_the_run() -> None:
 
 def test_a_subagent_is_suspended_with_its_request_and_started_again_with_its_parent() -> None:
     outer = ev.SubagentStarted(id=named(4), turn=T1, child=SubagentId("s1"), call=CallId("c1"), title="outer")
-    inner_start = {"child": SubagentId("s2"), "call": CallId("c2"), "title": "inner", "subagent": SubagentId("s1")}
-    inner = ev.SubagentStarted(id=named(5), turn=T1, **inner_start)
+    parent = SubagentId("s1")
+    inner = ev.SubagentStarted(
+        id=named(5), turn=T1, child=SubagentId("s2"), call=CallId("c2"), title="inner", subagent=parent
+    )
     over = [ev.SubagentEnded(id=named(6), turn=T1, child=SubagentId(n), call=CallId("c1")) for n in ("s2", "s1")]
-    before = [BEGIN, PROMPT, called("c1"), outer, called("c2", "m2", "s1"), inner, delta("Hel", 0, "s2")]
-    asks = [called("c3", "m3", "s2"), asked("r1", "c3", "s2")]
+    before: Log = [
+        BEGIN,
+        PROMPT,
+        called("c1"),
+        outer,
+        called("c2", "m2", "s1"),
+        inner,
+        delta("Hel", 0, "s2"),
+    ]
+    asks: Log = [called("c3", "m3", "s2"), asked("r1", "c3", "s2")]
     whole = ev.Text(id=named(7), turn=T1, subagent=SubagentId("s2"), message=MessageId("msg_s2"), block=0, text="Hello")
     entries = log_of([*before, *asks, resolved("r1", "c3"), done("c3", "s2"), whole, *over, END]).entries
     run = Offline().feed(entries[: len(before) + 2]).settle()
@@ -170,7 +215,10 @@ def test_a_subagent_is_suspended_with_its_request_and_started_again_with_its_par
 
 def test_a_run_waits_for_the_turn_of_its_own_message() -> None:
     other = TurnId("t0")
-    first = [ev.TurnStarted(id=named(8), turn=other), ev.TurnEnded(id=named(9), turn=other, status="failed")]
+    first: Log = [
+        ev.TurnStarted(id=named(8), turn=other),
+        ev.TurnEnded(id=named(9), turn=other, status="failed"),
+    ]
     run = Offline(RunEncoder(thread="thread", run="run", target=M1, own=(M1,)))
     run.feed(log_of([*first, BEGIN, PROMPT, END]).entries)
     assert run.client.outcomes == ["success"]

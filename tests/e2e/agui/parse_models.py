@@ -2,7 +2,7 @@
 
 import sys
 
-from ag_ui.core.events import Event
+from ag_ui.core.events import Event  # type: ignore[import-not-found]  # it is in the cache, outside of .venv
 from pydantic import TypeAdapter, ValidationError
 
 adapter: TypeAdapter[Event] = TypeAdapter(Event)
