@@ -65,6 +65,8 @@ class SessionStreams:
         self._open.add(sink)
         try:
             handle = await self._gateway.watch(who, answer.session, answer.cursor, answer.encoder, sink)
+            # At once: a hub without subscriptions may be dropped. The sink holds what comes before the first frames.
+            handle.start()
             try:
                 headers = {"content-type": answer.content_type}
                 chunks = session_chunks(answer, handle, sink, self._clock)
@@ -87,7 +89,6 @@ async def session_chunks(
     """Yield the first frames, then those of the subscription."""
     encoder = answer.encoder
     yield answer.first
-    handle.start()
     while True:
         settling = encoder.settling(handle.cursor.context)
         try:
