@@ -82,12 +82,13 @@ def unframed(data: bytes) -> list[bytes]:
 class _Sink:
     """A sink whose client reads everything at once, or nothing for a while."""
 
-    def __init__(self, take: Callable[[bytes], None]) -> None:
+    def __init__(self, take: Callable[[bytes], None], split: Callable[[bytes], list[bytes]]) -> None:
         self._take = take
+        self._split = split
         self.slow = False
 
     def send(self, data: bytes) -> None:
-        for payload in unframed(data):
+        for payload in self._split(data):
             self._take(payload)
 
     def backlog(self) -> int:
@@ -168,7 +169,7 @@ class ReplayClient:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.sink = _Sink(self.take)
+        self.sink = _Sink(self.take, self.split)
         self.subscription: Subscription | None = None
 
     @classmethod
@@ -178,6 +179,10 @@ class ReplayClient:
 
     def encoder(self) -> FrameEncoder:
         raise NotImplementedError
+
+    def split(self, data: bytes) -> list[bytes]:
+        """The payloads of the frames that the client was sent at once."""
+        return unframed(data)
 
     def take(self, payload: bytes) -> None:
         """Receive the payload of one frame."""

@@ -8,6 +8,10 @@ from fairlead.auth.api.session_keys import SessionKey
 from fairlead.clients.acp.encoder import AcpEncoder
 from fairlead.clients.acp.options import OfferedOptions
 from fairlead.clients.acp.updates import EditorFeatures
+from fairlead.clients.agui.encoder import RunEncoder
+from fairlead.clients.agui.history import HistoryReducer as AgUiReducer
+from fairlead.clients.agui.history import message_of_row
+from fairlead.clients.agui.wire import encode_events, event
 from fairlead.clients.ahp.channels import chat_uri, session_uri
 from fairlead.clients.ahp.encoder import AhpEncoder
 from fairlead.clients.ahp.snapshots import AhpReducer, chat_snapshot, session_snapshot, snapshot
@@ -23,9 +27,12 @@ from fairlead.clients.mylifedb.fold import MyLifeDbReducer
 from fairlead.clients.mylifedb.variants import MyLifeDbEncoder
 from fairlead.clients.native.codec import CODECS
 from fairlead.model.formats.numbered_frames import FRAMES
-from fairlead.model.gateway import Cursor, FrameEncoder
-from fairlead.model.views import NewRow
+from fairlead.model.gateway import Cursor, EncoderWithoutSignals, FrameEncoder
+from fairlead.model.ids import SessionId
+from fairlead.model.store import Entry, ReplaceRow
+from fairlead.model.views import Made, NewRow
 from fairlead_testing.acp_client import AcpEditor
+from fairlead_testing.agui_client import AgUiClient, payloads_of
 from fairlead_testing.ahp_client import AhpClient
 from fairlead_testing.claudecodeui_client import ClaudeCodeUiClient
 from fairlead_testing.claudecodeui_client import Shown as CcuiShown
@@ -268,6 +275,78 @@ class AhpReplay(ReplayClient):
         return {**session, "status": None}, {**chat, "title": None}
 
 
+START = {"fairlead": {"mode": "default", "model": "", "title": "", "queue": []}}
+
+
+class AgUiRuns(EncoderWithoutSignals, frozen=True):
+    """A page that attaches again after each run: it begins with our history, and a RUN_STARTED with its position."""
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        return self.step(None, session, entry)[1]
+
+    def step(self, context: Any, session: SessionId, entry: Entry) -> tuple[Any, bytes]:
+        state, rows, run, name = context or (None, (), None, "")
+        first = b""
+        if run is None or run.finished:
+            run, name = None, str(entry.seq)
+            messages = [message_of_row(data, entry.seq) for data in rows]
+            begin = event("RUN_STARTED", threadId="thread", runId=name)
+            known = event("MESSAGES_SNAPSHOT", messages=[message for message in messages if message is not None])
+            first = encode_events([begin, known, event("STATE_SNAPSHOT", snapshot=START)])
+        run, frames = RunEncoder(thread="thread", run=name).step(run, session, entry)
+        reducer = AgUiReducer(session)
+        if state is not None:
+            reducer.restore(state)
+        for made in reducer.step(entry):
+            rows = with_row(rows, made)
+        return (reducer.snapshot(), rows, run, name), first + frames
+
+
+def with_row(rows: tuple[bytes, ...], made: Made) -> tuple[bytes, ...]:
+    match made:
+        case NewRow():
+            return (*rows, made.data)
+        case ReplaceRow():
+            return tuple(made.data if msgspec.json.decode(row)["id"] == made.key else row for row in rows)
+        case _:
+            raise AssertionError("AG-UI has no transient rows")
+
+
+class AgUiReplay(ReplayClient):
+    """A run that is requested again is sent again from its start."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.client = AgUiClient()
+
+    def encoder(self) -> FrameEncoder:
+        return AgUiRuns()
+
+    def split(self, data: bytes) -> list[bytes]:
+        return payloads_of(data)
+
+    def take(self, payload: bytes) -> None:
+        one = msgspec.json.decode(payload)
+        if one["type"] == "RUN_STARTED":
+            self.client.messages, self.client.running = [], False
+        self.client.apply(one)
+
+    def cursor(self, position: int) -> Cursor:
+        assert isinstance(self.scene, LogScene)
+        start, context = Cursor(0), None
+        for entry in self.scene.log():
+            if entry.seq > position:
+                break
+            if context is None or context[2].finished:
+                start = Cursor(entry.seq - 1, context=context)
+            context, _ = AgUiRuns().step(context, SESSION, entry)
+        return start
+
+    def state(self) -> Any:
+        """The messages; a result stands behind its call, whenever it came."""
+        return sorted(self.client.messages, key=lambda message: str(message["id"]))
+
+
 CLIENTS: dict[str, type[ReplayClient]] = {
     "native json": NativeReplay,
     "native msgpack": PackedNativeReplay,
@@ -280,4 +359,5 @@ CLIENTS: dict[str, type[ReplayClient]] = {
     "claudecodeui": ClaudeCodeUiReplay,
     "acp": AcpReplay,
     "ahp": AhpReplay,
+    "agui": AgUiReplay,
 }

@@ -24,6 +24,7 @@ from fairlead.model.errors import (
     Unavailable,
 )
 from fairlead.model.ids import MessageId, RequestId, SessionId
+from fairlead.model.queries import GetSession
 from sessions.harness import ANN, BOB, CHILD, SESSION, CoreHarness
 
 MESSAGE = MessageId("aaaaaaaa-0000-0000-0000-000000000001")
@@ -157,6 +158,15 @@ async def test_a_repeated_create_gives_the_session_that_was_made(harness: CoreHa
     first = await harness.open(key="k")
     again = await harness.open(CHILD, key="k")
     assert (first.session, again.session, again.repeated) == (SESSION, SESSION, True)
+
+
+async def test_a_repeated_create_is_answered_when_the_session_is_there(harness: CoreHarness) -> None:
+    async def opened() -> bool:
+        reply = await harness.open(key="k")
+        await harness.gateway.ask(ANN, GetSession(reply.session))
+        return reply.repeated
+
+    assert sorted(await asyncio.gather(opened(), opened(), opened())) == [False, True, True]
 
 
 async def test_a_session_id_is_used_once(harness: CoreHarness) -> None:

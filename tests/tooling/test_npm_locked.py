@@ -6,6 +6,7 @@ import pytest
 
 from tooling.fake_programs import put_npm
 from tools.acp_clients import ACP_CLIENTS
+from tools.agui_sdks import CLIENT
 from tools.browser import XTERM
 from tools.clis import InstallFailed
 from tools.happy_wire import WIRE
@@ -52,7 +53,7 @@ def test_without_npm_it_says_what_to_install(npm_runs: Path, monkeypatch: pytest
         WIRE.fetch()
 
 
-@pytest.mark.parametrize("locked", [ACP_CLIENTS, WIRE, XTERM], ids=lambda locked: locked.name)
+@pytest.mark.parametrize("locked", [ACP_CLIENTS, WIRE, XTERM, CLIENT], ids=lambda locked: locked.name)
 def test_everything_in_the_lock_has_its_hash_and_names_no_host(locked: Locked) -> None:
     lock = (locked.pinned / "package-lock.json").read_text()
     assert lock.count('"integrity": "sha512-') == lock.count('"node_modules/')

@@ -29,6 +29,7 @@ from fairlead.model.web.routes import (
     Request,
     Route,
     Routes,
+    SessionStream,
     json_response,
 )
 from fairlead.model.web.session_changes import ChangeListenerHandle
@@ -50,6 +51,7 @@ from fairlead.server.responses import (
     send_stream,
 )
 from fairlead.server.route_table import RouteMatch, RouteTable, at_door, at_main_port
+from fairlead.server.session_streams import SessionStreams
 from fairlead.server.shares import CredentialShare, CredentialShares, HeldBody
 from fairlead.server.sockets import SocketEndpoint, SocketHost
 from fairlead.server.websocket.connection import EXTENSION, ConnectionOptions
@@ -123,6 +125,7 @@ class App:
         self._sockets = SocketHost(self.dispatcher, parts.clock, parts.limits, parts.fresh)
         self._stopping = asyncio.Event()
         self._listening: set[ChangeListenerHandle] = set()
+        self._streams = SessionStreams(parts.gateway, parts.credentials, parts.clock)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         # Not `async`: the additional coroutine would stay in memory as long as its socket.
@@ -181,6 +184,11 @@ class App:
             await self._send_log(receive, send, who, answer)
         elif isinstance(answer, ChangeStream):
             await self._send_changes(receive, send, who, answer)
+        elif isinstance(answer, SessionStream):
+            try:
+                await self._streams.send(receive, send, who, answer)
+            except FairleadError as error:
+                await self._send(send, error_response(error, self._worded))
         elif isinstance(answer, FileStream):
             await send_file(receive, send, answer, self._parts.clock.now_ms(), head=scope["method"] == "HEAD")
         elif _CLOSE in answer.headers:
@@ -231,14 +239,15 @@ class App:
         """Wait for an answer that may take hours, until the client disconnects or the server stops."""
         work = await run_until(answering, wait_disconnected(receive), self._stopping.wait())
         if work.cancelled():
-            raise Stopping("The gateway is stopping: send the request again when it is back.")
+            raise _stopping()
         return work.result()
 
     def stop(self) -> None:
-        """End all waiting requests and change streams."""
+        """End all waiting requests and streams of changes and sessions."""
         self._stopping.set()
         for listener in tuple(self._listening):
             listener.close()
+        self._streams.stop(_stopping())
 
     def _missing(self, head: Head) -> Response:
         methods = self.table.methods(head.path)
@@ -372,6 +381,10 @@ class App:
             return error_response(error)
         except Exception as error:
             return error_response(unexpected(error, self._parts.fresh(), path))
+
+
+def _stopping() -> Stopping:
+    return Stopping("The gateway is stopping: send the request again when it is back.")
 
 
 def _own(version: str, served: list[str]) -> ClientProtocol:

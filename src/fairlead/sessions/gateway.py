@@ -4,11 +4,13 @@ Rule: scopes and session ownership are checked here for every command, query and
 it; a folder from the wire resolves inside the allowed roots or is rejected.
 """
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 from msgspec import structs
 
@@ -48,6 +50,8 @@ class SessionGateway:
         self.registry = registry
         self.queries = QueryHandler(services, registry)
         self.ownership = SessionOwnership(services, registry)
+        self._creating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By key: a repeated `create` is answered when the session of the first one is there."""
 
     @property
     def store(self) -> Store:
@@ -104,11 +108,17 @@ class SessionGateway:
         if command.settings.link == "terminal":
             await self._check_terminal(kind)
         cwd = self.resolve_folder(command.cwd)
-        if command.key:
-            name = f"{who.credential}:{command.key}"
-            if not await self.store.documents.add(CREATED, name, command.session):
-                made = await self.store.documents.get(CREATED, name)
+        if not command.key:
+            return await self._create_new(who, command, kind, cwd)
+        key = f"{who.credential}:{command.key}"
+        lock = self._creating.setdefault(key, asyncio.Lock())
+        async with lock:
+            if not await self.store.documents.add(CREATED, key, command.session):
+                made = await self.store.documents.get(CREATED, key)
                 return cmd.Reply(session=SessionId(str(made)), repeated=True)
+            return await self._create_new(who, command, kind, cwd)
+
+    async def _create_new(self, who: Identity, command: cmd.Create, kind: AgentKind, cwd: str) -> cmd.Reply:
         await self._check_new(command.session)
         name, title = event_id(command.session, "session.opened"), clean_title(command.title)
         opened = ev.SessionOpened(

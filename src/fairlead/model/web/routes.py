@@ -20,7 +20,8 @@ from typing import Any, BinaryIO, Literal, Protocol, TypedDict, TypeVar, Unpack,
 import msgspec
 
 from fairlead.model.auth import Identity, Scope
-from fairlead.model.errors import BadRequest
+from fairlead.model.errors import BadRequest, FairleadError
+from fairlead.model.gateway import Contextual, Cursor, FrameEncoder
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.store import Entry
 from fairlead.model.views import Projection
@@ -110,6 +111,34 @@ class ChangeStream(msgspec.Struct, frozen=True, kw_only=True):
     every: float = 30.0
 
 
+class StreamEncoder(FrameEncoder, Contextual, Protocol):
+    """The encoder of a response that is made from a subscription. Its contexts show when the response ends."""
+
+    def finished(self, context: Any) -> bool:
+        """The last frame was sent."""
+
+    def settling(self, context: Any) -> bool:
+        """The response ends soon, with the frames of `settled`, unless further entries change that."""
+
+    def settled(self, context: Any) -> bytes: ...
+    def failed(self, context: Any, error: FairleadError) -> bytes:
+        """The last frames of a response that breaks off."""
+
+
+class SessionStream(msgspec.Struct, frozen=True, kw_only=True):
+    """A streaming response: `first`, then the frames of a subscription until its encoder has finished. `beat` is sent
+    after `every` seconds without a frame; `settle` is the time in seconds that a settling response waits."""
+
+    session: SessionId
+    cursor: Cursor
+    encoder: StreamEncoder
+    first: bytes
+    beat: bytes
+    content_type: str
+    every: float = 15.0
+    settle: float = 0.05
+
+
 class FileStream(msgspec.Struct, frozen=True, kw_only=True):
     """A response that is the content of an open file, read as the client receives it, then closed."""
 
@@ -119,7 +148,7 @@ class FileStream(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Answer = Response | LogStream | ChangeStream | FileStream
+Answer = Response | LogStream | ChangeStream | SessionStream | FileStream
 
 Steps = Generator[Step, Any, Answer]
 
