@@ -102,6 +102,13 @@ core_events = st.one_of(
     st.builds(ev.PermissionCancelled, id=st.just(name), request=request, reason=words),
     st.builds(ev.SessionChanged, id=st.just(name), title=st.sampled_from([None, "A title"]), archived=st.booleans()),
     st.builds(ev.SessionForked, id=st.just(name), parent=st.just(SESSION), seq=st.just(1)),
+    st.builds(ev.ModelChanged, id=st.just(name), model=words),
+    st.builds(ev.ThinkingChanged, id=st.just(name), budget=st.sampled_from([None, 0, 5])),
+    st.builds(
+        ev.SessionChanged,
+        id=st.just(name),
+        settings=st.sampled_from([{}, {"mode": "plan", "model": "m"}, {"mode": 5, "thinking": None, "new": 1}]),
+    ),
     st.builds(ev.ModeChanged, id=st.just(name), mode=st.sampled_from(["plan", "default"])),
     st.builds(ev.ErrorRaised, id=st.just(name), turn=turn, code=words, message=words),
 )

@@ -23,9 +23,12 @@ async def test_a_new_session_a_prompt_a_permission_and_the_answer(gateway: AhpGa
         config = await peer.request(
             "resolveSessionConfig", provider="fairlead", workingDirectory=gateway.folder.as_uri()
         )
-        assert config["values"] == {"permissionMode": "default"}
+        assert config["values"] == {"permissionMode": "default", "model": "", "thinking": 0}
         folders = [gateway.folder.as_uri()]
-        about = {"workingDirectories": folders, "config": {"permissionMode": "plan", "isolation": "folder"}}
+        about = {
+            "workingDirectories": folders,
+            "config": {"permissionMode": "plan", "model": "demo-small", "isolation": "folder"},
+        }
         assert await peer.request("createSession", channel_of(session), provider="fairlead", **about) is None
         added = await watcher.until(lambda client: [one for one in client.notices if "summary" in one["params"]])
         assert added[0]["method"] == "root/sessionAdded"
@@ -38,11 +41,22 @@ async def test_a_new_session_a_prompt_a_permission_and_the_answer(gateway: AhpGa
             await client.request("subscribe", channel_of(session))
             await client.request("subscribe", chat_of(session))
         state = peer.client.sessions[channel_of(session)]
-        assert state["config"]["values"] == {"permissionMode": "plan"} and state["lifecycle"] == "ready"
+        assert (
+            state["config"]["values"] == {"permissionMode": "plan", "model": "demo-small", "thinking": 0}
+            and state["lifecycle"] == "ready"
+        )
         changed = await peer.dispatch(
-            channel_of(session), "session/configChanged", config={"permissionMode": "default"}
+            channel_of(session), "session/configChanged", config={"permissionMode": "default", "model": ""}
         )
         assert "rejectionReason" not in changed
+        await watcher.until(
+            lambda client: (
+                client.sessions[channel_of(session)]["config"]["values"]
+                == {"permissionMode": "default", "model": "", "thinking": 0}
+            )
+        )
+        wrong = await peer.dispatch(channel_of(session), "session/configChanged", config={"thinking": "much"})
+        assert "whole number" in wrong["rejectionReason"]
 
         started = await peer.prompt(session, "SCRIPT:bash", turn="request_1")
         assert started["action"]["turnId"] == "request_1"

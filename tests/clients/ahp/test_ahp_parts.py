@@ -93,11 +93,11 @@ def test_the_configuration_offers_agents_only_if_there_is_a_choice() -> None:
     one, two = AgentView(name="claude", default=True), AgentView(name="demo")
     broken = AgentView(name="codex", problem="not installed")
     schema = new_session_schema(["default", "plan"], [one, broken])
-    assert list(schema["properties"]) == ["permissionMode"]
+    assert list(schema["properties"]) == ["permissionMode", "model", "thinking"]
     schema = new_session_schema(["default", "plan"], [two, one, broken])
     assert schema["properties"]["agent"]["enum"] == ["demo", "claude"]
-    values = values_of(schema, {"permissionMode": "plan", "agent": "codex", "isolation": "folder"})
-    assert values == {"permissionMode": "plan", "agent": "claude"}
+    values = values_of(schema, {"permissionMode": "plan", "agent": "codex", "model": 5, "isolation": "folder"})
+    assert values == {"permissionMode": "plan", "model": "", "thinking": 0, "agent": "claude"}
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,14 @@ class QueuedPrompt(msgspec.Struct, frozen=True):
     fields: Fields
 
 
+MODE: Final = "permissionMode"
+MODEL: Final = "model"
+THINKING: Final = "thinking"
+DEFAULTS: Final[Fields] = {MODE: "default", MODEL: "", THINKING: 0}
+"""The configuration of a session, by its keys. VS Code knows `permissionMode` and shows it in its own picker. An empty
+model and no thinking budget (0) leave the choice to the agent."""
+
+
 class Context(msgspec.Struct, frozen=True):
     """`queue` in the order in which the messages will be sent. `status`: of the chat, as it was last sent. `title`:
     empty until there is a title or a prompt."""
@@ -114,7 +122,8 @@ class Context(msgspec.Struct, frozen=True):
     ended: int = IDLE
     """The status between turns: the last turn failed, or not."""
     title: str = ""
-    mode: str = "default"
+    config: Fields = msgspec.field(default_factory=lambda: dict(DEFAULTS))
+    """The values of the session's configuration (`session_config`)."""
     archived: bool = False
 
     @property

@@ -11,13 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.ahp.channels import PROVIDER, ROOT, chat_of, file_uri, path_of, session_of
-from fairlead.clients.ahp.context import ActionOrigin
+from fairlead.clients.ahp.context import MODE, MODEL, ActionOrigin
 from fairlead.clients.ahp.dispatch import Dispatched, perform
 from fairlead.clients.ahp.encoder import action_frame
 from fairlead.clients.ahp.prompts import client_id
 from fairlead.clients.ahp.resources import HANDLERS as RESOURCES
 from fairlead.clients.ahp.resources import WRITING, refuse_writing
-from fairlead.clients.ahp.session_config import AGENT, MODE, new_session_schema, text_value, values_of
+from fairlead.clients.ahp.session_config import AGENT, new_session_schema, text_value, thinking_value, values_of
 from fairlead.clients.ahp.session_list import CODEC, root_state, session_summary
 from fairlead.clients.ahp.snapshots import server_seq, snapshot
 from fairlead.clients.ahp.subscriptions import PAGE_TURNS, Subscriptions, read_turns
@@ -216,7 +216,11 @@ class AhpConversation:
             session=session,
             cwd=path_of(folders[0]) if folders else "",
             agent=text_value(config, AGENT),
-            settings=cmd.Settings(mode=text_value(config, MODE) or "default"),
+            settings=cmd.Settings(
+                mode=text_value(config, MODE) or "default",
+                model=text_value(config, MODEL),
+                thinking=thinking_value(config),
+            ),
         )
         try:
             yield create

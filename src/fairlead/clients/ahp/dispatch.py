@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from fairlead.clients.ahp.calls import ALLOW, ALWAYS, DENY, confirmation
-from fairlead.clients.ahp.context import ActionOrigin, Context, OpenRequest, reference_of
+from fairlead.clients.ahp.context import MODE, MODEL, THINKING, ActionOrigin, Context, OpenRequest, reference_of
 from fairlead.clients.ahp.prompts import answers_of, client_id, message_content, message_id
-from fairlead.clients.ahp.session_config import MODE, text_value
+from fairlead.clients.ahp.session_config import text_value, thinking_value
 from fairlead.clients.ahp.snapshots import NAME, read_memory
 from fairlead.clients.ahp.turns import encoded
 from fairlead.clients.ahp.wire import INVALID_PARAMS, AhpError, Fields, object_of, text_of
@@ -202,10 +202,16 @@ def _archive(given: Dispatched) -> Confirmed:
 
 
 def _configure(given: Dispatched) -> Confirmed:
-    mode = text_value(object_of(given.action, "config"), MODE)
+    config = object_of(given.action, "config")
+    mode, model, thinking = text_value(config, MODE), text_value(config, MODEL), thinking_value(config)
     if mode:
         yield cmd.SetMode(session=given.session, mode=mode)
-    return [{"type": given.action["type"], "config": {MODE: mode} if mode else {}}]
+    if MODEL in config:
+        yield cmd.SetModel(session=given.session, model=model)
+    if THINKING in config:
+        yield cmd.SetThinking(session=given.session, budget=thinking)
+    known = {MODE: mode, MODEL: model, THINKING: thinking or 0}
+    return [{"type": given.action["type"], "config": {name: known[name] for name in known if config.get(name)}}]
 
 
 def _accept(given: Dispatched) -> Confirmed:

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from fairlead.clients.ahp.channels import PROVIDER, chat_uri, file_uri, session_uri
-from fairlead.clients.ahp.context import ARCHIVED, IDLE, READ, Context
+from fairlead.clients.ahp.context import ARCHIVED, DEFAULTS, IDLE, READ, Context
 from fairlead.clients.ahp.folding import BEGUN, fold_chat, fold_session
 from fairlead.clients.ahp.translate import translate_entry
 from fairlead.clients.ahp.wire import Fields
@@ -52,7 +52,7 @@ class AhpReducer(MemoryReducer[AhpMemory]):
     """Implements `model.views.Reducer`."""
 
     def __init__(self, session: SessionId) -> None:
-        config = {"values": {"permissionMode": "default"}}
+        config = {"values": dict(DEFAULTS)}
         chats = [{"title": UNTITLED, "status": IDLE}]
         super().__init__(AhpMemory(session, state={"title": UNTITLED, "chats": chats, "config": config}))
         self._session = session

@@ -15,7 +15,7 @@ import msgspec
 
 from fairlead.clients.ahp.channels import chat_uri, session_uri
 from fairlead.clients.ahp.encoder import AhpEncoder
-from fairlead.clients.ahp.session_config import mode_schema
+from fairlead.clients.ahp.session_config import session_schema
 from fairlead.clients.ahp.session_list import removed_frame
 from fairlead.clients.ahp.snapshots import (
     NAME,
@@ -104,7 +104,7 @@ class Subscriptions:
             turns, cursor = yield from read_turns(session, memory.seq, None, TURNS)
             return chat_snapshot(memory, turns, cursor)
         choices = yield from do(ReadSessionChoices())
-        state = session_snapshot(memory, mode_schema(choices.modes))
+        state = session_snapshot(memory, session_schema(choices.modes))
         return {**state, "activeClients": [self._active[session]] if session in self._active else []}
 
     # --- active clients

@@ -3,11 +3,12 @@
 This is the only source of the protocol's state: the encoder sends the actions, and snapshots fold them (`snapshots`).
 """
 
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from fairlead.clients.ahp import calls, turns
-from fairlead.clients.ahp.context import Context, Sent
+from fairlead.clients.ahp.context import DEFAULTS, MODE, MODEL, THINKING, Context, Sent
 from fairlead.clients.ahp.translation import Translation
+from fairlead.clients.ahp.wire import Fields
 from fairlead.model import events as ev
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
@@ -84,14 +85,18 @@ def _main(step: Translation, event: ev.Event) -> None:
         case ev.LifecycleEvent():
             _lifecycle(step, event)
         case ev.ModeChanged():
-            _set_mode(step, event.mode)
+            _configure(step, {MODE: event.mode})
+        case ev.ModelChanged():
+            _configure(step, {MODEL: event.model})
+        case ev.ThinkingChanged():
+            _configure(step, {THINKING: event.budget or 0})
         case ev.Compaction(phase="boundary"):
             turns.note(step, "The conversation was compacted.")
         case ev.Notice() if event.kind in _SHOWN_NOTICES:
             turns.note(step, event.text)
         case ev.ErrorRaised():
             turns.note(step, event.message)
-        case ev.SettingEvent() | ev.HousekeepingEvent() | ev.InputDelta() | ev.ToolProgress() | ev.SubagentEvent():
+        case ev.HousekeepingEvent() | ev.InputDelta() | ev.ToolProgress() | ev.SubagentEvent():
             pass
         case ev.Rewound() | ev.RecordStored():
             pass
@@ -125,19 +130,24 @@ def _lifecycle(step: Translation, event: ev.Event) -> None:
             if event.archived is not None and event.archived != step.context.archived:
                 step.change(archived=event.archived)
                 step.on_session("isArchivedChanged", isArchived=event.archived)
-            mode = (event.settings or {}).get("mode")
             if event.settings is not None:
-                _set_mode(step, mode if isinstance(mode, str) else "default")
+                _configure(step, {name: _setting(event.settings, name) for name in DEFAULTS})
         case ev.SessionForked():
             _forked(step)
         case _:
             pass
 
 
-def _set_mode(step: Translation, mode: str) -> None:
-    if mode != step.context.mode:
-        step.change(mode=mode)
-        step.on_session("configChanged", config={"permissionMode": mode})
+def _setting(settings: Fields, name: str) -> Any:
+    value = settings.get({MODE: "mode"}.get(name, name))
+    return value if type(value) is type(DEFAULTS[name]) else DEFAULTS[name]
+
+
+def _configure(step: Translation, values: Fields) -> None:
+    changed = {name: value for name, value in values.items() if step.context.config[name] != value}
+    if changed:
+        step.change(config={**step.context.config, **changed})
+        step.on_session("configChanged", config=changed)
 
 
 def _forked(step: Translation) -> None:
