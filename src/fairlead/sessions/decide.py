@@ -12,6 +12,7 @@ import msgspec
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import Decision, ToolCheck
+from fairlead.model.content import MessageSource
 from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, Stale, TooMany
 from fairlead.model.ids import MessageId, RequestId, event_id
 from fairlead.model.policy import Behavior, Verdict
@@ -26,7 +27,9 @@ Check = Callable[[str, dict[str, Any]], Verdict]
 """The policy's verdict on a tool call."""
 
 
-def send(state: SessionState, command: cmd.Send, by: str, message: MessageId) -> ev.MessageQueued:
+def send(
+    state: SessionState, command: cmd.Send, by: str, message: MessageId, source: MessageSource | None = None
+) -> ev.MessageQueued:
     if not command.content:
         raise BadRequest("A message needs some content.")
     if not command.wait and (state.turn is not None or state.queue):
@@ -36,7 +39,8 @@ def send(state: SessionState, command: cmd.Send, by: str, message: MessageId) ->
     size = len(msgspec.msgpack.encode(command.content)) + len(msgspec.msgpack.encode(state.queue))
     if state.queue and size > QUEUE_BYTES:
         raise TooMany(f"The queue would hold {size} bytes; at most {QUEUE_BYTES} wait.", limit=QUEUE_BYTES)
-    return ev.MessageQueued(id=event_id(message, "message.queued"), message=message, content=command.content, by=by)
+    name = event_id(message, "message.queued")
+    return ev.MessageQueued(id=name, message=message, content=command.content, by=by, source=source)
 
 
 def steer(state: SessionState, command: cmd.Steer) -> None:
