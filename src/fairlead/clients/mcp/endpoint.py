@@ -97,7 +97,7 @@ def _call(request: Request, params: dict[str, Any], tools: dict[str, Tool]) -> G
     if tool is None:
         raise rpc.RpcError(rpc.INVALID_PARAMS, f"There is no tool {str(name)[:80]} here.")
     try:
-        given = msgspec.convert(params.get("arguments") or {}, tool.arguments)
+        given = msgspec.convert(params.get("arguments", {}), tool.arguments)
         text = yield from tool.run(request, given)
     except msgspec.ValidationError as error:
         return _text(f"The arguments do not fit: {error}.", is_error=True)
