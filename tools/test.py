@@ -36,7 +36,7 @@ COVERED_PYTEST = (PYTHON, "-m", "coverage", "run", f"--data-file={COVERAGE_DATA 
 COMPILE_TESTS = (PYTHON, "-m", "pytest", "--collect-only", "-p", "no:terminal", "-o", "addopts=--import-mode=importlib")
 
 # The tools that create .venv and fetch the programs that the tests run against.
-FETCHERS = ("install", "clis", "acp_agents", "happy_wire", "browser", "cloudcli_app")
+FETCHERS = ("install", "clis", "acp_agents", "happy_wire", "browser", "cloudcli_app", "mcp_client")
 
 # Tests that have a separate part.
 ELSEWHERE = ("--ignore=tests/e2e", "--ignore=tests/browser")

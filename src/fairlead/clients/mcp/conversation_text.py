@@ -22,7 +22,7 @@ def event_text(event: ev.Event) -> str:
     match event:
         case ev.UserMessage() if not event.synthetic:
             by = f" ({one_line(event.by, 80)})" if event.by else ""
-            return f"### User{by}, {iso_timestamp(event.at)}\n{clip(plain_text(event.content), MOST_TEXT)}"
+            return f"### Message{by}, {iso_timestamp(event.at)}\n{clip(plain_text(event.content), MOST_TEXT)}"
         case ev.Text():
             return f"### Agent, {iso_timestamp(event.at)}\n{clip(event.text, MOST_TEXT)}"
         case ev.ToolCalled():
@@ -39,7 +39,7 @@ def event_text(event: ev.Event) -> str:
         case ev.PermissionResolved() if event.asked:
             return f"### Permission: {event.behavior} for {one_line(event.tool, 80)}"
         case ev.TurnEnded() if event.status != "completed":
-            return f"### The turn {event.status}: {one_line(event.reason or 'no reason given', 200)}"
+            return f"### End of the turn: {event.status} ({one_line(event.reason or 'no reason given', 200)})"
         case ev.ErrorRaised():
             return f"### Error: {one_line(event.message, 400)}"
         case ev.Compaction(phase="boundary"):

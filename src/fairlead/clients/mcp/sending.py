@@ -77,8 +77,9 @@ def wait_for_turn(request: Request, given: WaitArguments) -> ToolSteps:
     for line in reversed(page.events):
         event = ev.decode(bytes(line))
         if isinstance(event, ev.TurnEnded):
-            reason = f": {one_line(event.reason, 200)}" if event.reason and event.status != "completed" else ""
-            return f"The last turn {event.status}{reason}. Its answer:\n\n{clip(event.text, MOST_ANSWER)}"
+            reason = f" ({one_line(event.reason, 200)})" if event.reason and event.status != "completed" else ""
+            answer = clip(event.text, MOST_ANSWER) or "(none)"
+            return f"State of the last turn: {event.status}{reason}. Its answer:\n\n{answer}"
     return "The session has no finished turn."
 
 
