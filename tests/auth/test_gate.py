@@ -433,6 +433,8 @@ def test_a_person_on_a_route_for_agents_is_an_agent_that_decides_nothing() -> No
     assert isinstance(found, AccessAllowed)
     who = found.identity
     assert who.agent and who.session == "" and who.scopes == {"view", "chat"} and who.seen_by == "owner"
-    assert code(head(("authorization", "Bearer root")), AccessRequirement(access="approve", agents=True)) == "not_allowed"
+    assert (
+        code(head(("authorization", "Bearer root")), AccessRequirement(access="approve", agents=True)) == "not_allowed"
+    )
     plain = verdict(head(("authorization", "Bearer root")))
     assert isinstance(plain, AccessAllowed) and not plain.identity.agent and plain.identity.scopes == {"admin"}

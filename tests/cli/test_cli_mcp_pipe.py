@@ -61,7 +61,9 @@ def request(method: str, id: Any = 1, **params: Any) -> dict[str, Any]:
 
 
 async def test_each_request_is_answered_and_a_notification_is_not() -> None:
-    answers = await run(FakeEndpoint(), request("a"), {"jsonrpc": "2.0", "method": "notifications/x"}, request("b", "2"))
+    answers = await run(
+        FakeEndpoint(), request("a"), {"jsonrpc": "2.0", "method": "notifications/x"}, request("b", "2")
+    )
     assert sorted((answer["result"], answer["id"]) for answer in answers) == [("a", 1), ("b", "2")]
 
 

@@ -43,8 +43,8 @@ def answered(
             else:
                 step = steps.throw(NotFound("session", str(getattr(step, "session", ""))))
     except StopIteration as end:
-        assert isinstance(end.value, Response)
-        return end.value
+        answer: Response = end.value
+        return answer
 
 
 def request(method: str, params: dict[str, Any] | None = None, id: Any = 1) -> dict[str, Any]:
@@ -112,7 +112,9 @@ def test_the_answers_to_a_legacy_client_have_no_modern_fields() -> None:
 def test_headers_that_contradict_the_body_are_refused(headers: dict[str, str], expected: tuple[int, int]) -> None:
     assert error_of(modern("tools/call", {"name": "list_sessions"}, **headers)) == expected
     assert modern("tools/call", {"name": "list_sessions"}).status == 200
-    assert modern("tools/call", {"name": "list_sessions"}, **{"mcp-name": "=?base64?bGlzdF9zZXNzaW9ucw==?="}).status == 200
+    assert (
+        modern("tools/call", {"name": "list_sessions"}, **{"mcp-name": "=?base64?bGlzdF9zZXNzaW9ucw==?="}).status == 200
+    )
 
 
 def test_an_unknown_version_is_refused_with_the_known_ones() -> None:

@@ -58,9 +58,7 @@ def found_id(text: str) -> str:
 
 async def token_of(gateway: TwoUserGateway, who: str, session: str) -> str:
     """The token that the session's agent has in its environment, which it prints."""
-    await gateway.post(
-        who, f"/v1/sessions/{session}/messages", {"text": "SCRIPT:bash printenv FAIRLEAD_SESSION_TOKEN"}
-    )
+    await gateway.post(who, f"/v1/sessions/{session}/messages", {"text": "SCRIPT:bash printenv FAIRLEAD_SESSION_TOKEN"})
     await gateway.rested(who, session)
     history = await gateway.get(who, f"/v1/sessions/{session}/messages")
     return str(re.findall(r"fl_[a-z2-7]{8}_[a-z2-7]{52}", str(history))[-1])
