@@ -91,7 +91,7 @@ async def test_an_answer_that_is_not_json_rpc_becomes_an_error(body: bytes) -> N
 async def test_a_refusal_of_the_gate_gets_the_id_and_the_advice() -> None:
     endpoint = FakeEndpoint()
     endpoint.status = 403
-    endpoint.body = rpc.error_response(rpc.RpcError(rpc.INVALID_REQUEST, "This needs the scope view.")).body
+    endpoint.body = rpc.error_response(rpc.McpError(rpc.INVALID_REQUEST, "This needs the scope view.")).body
     (answer,) = await run(endpoint, request("a", 3))
     assert answer["id"] == 3 and answer["error"]["message"] == "This needs the scope view."
     assert (await run(endpoint, request("a"), denied="Set it."))[0]["error"]["message"] == "Set it."

@@ -44,9 +44,9 @@ class McpPipe:
     def _accept(self, line: bytes) -> None:
         try:
             if len(line) > BODY_LIMIT:
-                raise rpc.RpcError(rpc.INVALID_REQUEST, f"A message has at most {BODY_LIMIT} bytes.")
+                raise rpc.McpError(rpc.INVALID_REQUEST, f"A message has at most {BODY_LIMIT} bytes.")
             id, message = rpc.read_message(line)
-        except rpc.RpcError as error:
+        except rpc.McpError as error:
             self._room.release()
             self._write(rpc.error_response(error).body)
             return
@@ -72,7 +72,7 @@ class McpPipe:
         try:
             status, body = await self._post(line, headers_of(message))
         except CliError as error:
-            answer = rpc.error_response(rpc.RpcError(rpc.INTERNAL_ERROR, error.message), id).body
+            answer = rpc.error_response(rpc.McpError(rpc.INTERNAL_ERROR, error.message), id).body
         else:
             answer = self._answer(status, body, id)
         if "id" in message and answer:
@@ -87,10 +87,10 @@ class McpPipe:
         except msgspec.DecodeError:
             decoded = None
         if not isinstance(decoded, dict) or "jsonrpc" not in decoded:
-            error = rpc.RpcError(rpc.INTERNAL_ERROR, f"The gateway answered {status}.")
+            error = rpc.McpError(rpc.INTERNAL_ERROR, f"The gateway answered {status}.")
             return rpc.error_response(error, id).body
         if status == 403 and self._denied:
-            return rpc.error_response(rpc.RpcError(rpc.INVALID_REQUEST, self._denied), id).body
+            return rpc.error_response(rpc.McpError(rpc.INVALID_REQUEST, self._denied), id).body
         if id is not None:
             decoded.setdefault("id", id)
         return msgspec.json.encode(decoded)

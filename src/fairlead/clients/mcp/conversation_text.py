@@ -1,4 +1,4 @@
-"""The conversation of a session as text for a model: what was said and done in the main thread. Pure."""
+"""The conversation of a session as text for a model: messages, answers and tools of its main thread. Pure."""
 
 from typing import Any, Final, assert_never
 

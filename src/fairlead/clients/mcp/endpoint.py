@@ -8,7 +8,7 @@ import msgspec
 from fairlead.clients.mcp import rpc
 from fairlead.clients.mcp.reading import READING_TOOLS
 from fairlead.clients.mcp.sending import SENDING_TOOLS
-from fairlead.clients.mcp.tools import Tool, tool_definition
+from fairlead.clients.mcp.tools import McpTool, tool_definition
 from fairlead.model.errors import FairleadError
 from fairlead.model.web.requests import Response, Step
 from fairlead.model.web.routes import Request, Routes, Steps
@@ -27,7 +27,7 @@ _INSTRUCTIONS: Final = (
 
 
 def _refused(status: int, code: str, message: str) -> Response:
-    return rpc.error_response(rpc.RpcError(rpc.INVALID_REQUEST, message, status, {"code": code}))
+    return rpc.error_response(rpc.McpError(rpc.INVALID_REQUEST, message, status, {"code": code}))
 
 
 routes = Routes(refused=_refused, agents=True)
@@ -45,7 +45,7 @@ def post(request: Request) -> Steps:
             return Response(status=202)
         result = yield from _answer(request, asked, tools)
         return rpc.result_response(asked, result, _server(request))
-    except rpc.RpcError as error:
+    except rpc.McpError as error:
         return rpc.error_response(error, id)
 
 
@@ -56,11 +56,11 @@ def not_offered(request: Request) -> Response:
     return Response(status=405, headers=(("allow", "POST"),))
 
 
-def _tools(request: Request) -> dict[str, Tool]:
+def _tools(request: Request) -> dict[str, McpTool]:
     """The tools of this address and credential."""
     allowed = request.query.get(ALLOW, "")
     if allowed not in ("", SEND):
-        raise rpc.RpcError(rpc.INVALID_REQUEST, f"{ALLOW} can be {SEND}, and nothing else.", 400)
+        raise rpc.McpError(rpc.INVALID_REQUEST, f"{ALLOW} can be {SEND}, and nothing else.", 400)
     offered = (*READING_TOOLS, *(SENDING_TOOLS if allowed == SEND and request.who.may("chat") else ()))
     return {tool.name: tool for tool in offered}
 
@@ -69,7 +69,7 @@ def _server(request: Request) -> dict[str, Any]:
     return {"name": "fairlead", "version": request.version}
 
 
-def _answer(request: Request, asked: rpc.RpcRequest, tools: dict[str, Tool]) -> Generator[Step, Any, dict[str, Any]]:
+def _answer(request: Request, asked: rpc.RpcRequest, tools: dict[str, McpTool]) -> Generator[Step, Any, dict[str, Any]]:
     about: dict[str, Any] = {"capabilities": {"tools": {}}, "instructions": _INSTRUCTIONS}
     cached = {"ttlMs": _TTL_MS, "cacheScope": "private"} if asked.era == "modern" else {}
     match asked.era, asked.method:
@@ -86,16 +86,16 @@ def _answer(request: Request, asked: rpc.RpcRequest, tools: dict[str, Tool]) -> 
             return (yield from _call(request, asked.params, tools))
         case era, method:
             status = 404 if era == "modern" else 200
-            raise rpc.RpcError(rpc.METHOD_NOT_FOUND, f"There is no method {method[:80]}.", status)
+            raise rpc.McpError(rpc.METHOD_NOT_FOUND, f"There is no method {method[:80]}.", status)
 
 
-def _call(request: Request, params: dict[str, Any], tools: dict[str, Tool]) -> Generator[Step, Any, dict[str, Any]]:
+def _call(request: Request, params: dict[str, Any], tools: dict[str, McpTool]) -> Generator[Step, Any, dict[str, Any]]:
     """Call a tool. What goes wrong in it is a result that the model reads and can act upon, not an error of the
     protocol."""
     name = params.get("name")
     tool = tools.get(name) if isinstance(name, str) else None
     if tool is None:
-        raise rpc.RpcError(rpc.INVALID_PARAMS, f"There is no tool {str(name)[:80]} here.")
+        raise rpc.McpError(rpc.INVALID_PARAMS, f"There is no tool {str(name)[:80]} here.")
     try:
         given = msgspec.convert(params.get("arguments", {}), tool.arguments)
         text = yield from tool.run(request, given)

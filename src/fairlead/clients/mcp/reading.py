@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from fairlead.clients.mcp.conversation_text import event_text
-from fairlead.clients.mcp.tools import Arguments, Cursor, SessionArgument, Tool, ToolSteps, one_line
+from fairlead.clients.mcp.tools import Arguments, Cursor, McpTool, SessionArgument, ToolSteps, one_line
 from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.errors import BadRequest
@@ -136,8 +136,8 @@ def _number(cursor: str, most: int) -> int:
     return int(cursor)
 
 
-def _tool(name: str, title: str, description: str, arguments: type[Arguments], run: Any) -> Tool:
-    return Tool(name=name, title=title, description=description, arguments=arguments, run=run)
+def _tool(name: str, title: str, description: str, arguments: type[Arguments], run: Any) -> McpTool:
+    return McpTool(name=name, title=title, description=description, arguments=arguments, run=run)
 
 
 READING_TOOLS: Final = (

@@ -38,7 +38,7 @@ _BASE64: Final = ("=?base64?", "?=")
 _encoder = msgspec.json.Encoder()
 
 
-class RpcError(Exception):
+class McpError(Exception):
     """An error of the protocol, with the HTTP status of its response."""
 
     def __init__(self, code: int, message: str, status: int = 200, data: Any = None) -> None:
@@ -58,30 +58,30 @@ class RpcNotice(msgspec.Struct, frozen=True):
 
 
 def read_message(body: bytes) -> tuple[Id | None, dict[str, Any]]:
-    """Decode one message; return its id, if it has a valid one, and the message. Raises RpcError."""
+    """Decode one message; return its id, if it has a valid one, and the message. Raises McpError."""
     try:
         message = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise RpcError(PARSE_ERROR, "The body is not JSON.", 400) from None
+        raise McpError(PARSE_ERROR, "The body is not JSON.", 400) from None
     if isinstance(message, list):
-        raise RpcError(INVALID_REQUEST, "Send one message per request: batches are not accepted.", 400)
+        raise McpError(INVALID_REQUEST, "Send one message per request: batches are not accepted.", 400)
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-        raise RpcError(INVALID_REQUEST, 'A message is an object with "jsonrpc": "2.0".', 400)
+        raise McpError(INVALID_REQUEST, 'A message is an object with "jsonrpc": "2.0".', 400)
     name = message.get("id")
     return (name if isinstance(name, str | int) and not isinstance(name, bool) else None), message
 
 
 def interpret(id: Id | None, message: dict[str, Any], head: Head) -> RpcRequest | RpcNotice:
-    """Check a message and its headers by the rules of the version that it names. Raises RpcError."""
+    """Check a message and its headers by the rules of the version that it names. Raises McpError."""
     method, params = message.get("method"), message.get("params", {})
     if method is None and ("result" in message or "error" in message):
         return RpcNotice()
     if not isinstance(method, str) or not isinstance(params, dict):
-        raise RpcError(INVALID_REQUEST, "A message has a method, and its params are an object.", 400)
+        raise McpError(INVALID_REQUEST, "A message has a method, and its params are an object.", 400)
     if "id" not in message:
         return RpcNotice()
     if id is None:
-        raise RpcError(INVALID_REQUEST, "The id of a request is a text or a whole number.", 400)
+        raise McpError(INVALID_REQUEST, "The id of a request is a text or a whole number.", 400)
     era = _era(method, params, head)
     return RpcRequest(id, method, params, era)
 
@@ -96,23 +96,23 @@ def _era(method: str, params: dict[str, Any], head: Head) -> Era:
             raise _unsupported(header)
         return "legacy"
     if named is None:
-        raise RpcError(INVALID_PARAMS, f"_meta must have {VERSION_FIELD}.", 400)
+        raise McpError(INVALID_PARAMS, f"_meta must have {VERSION_FIELD}.", 400)
     if header != named:
-        raise RpcError(HEADER_MISMATCH, f"The header MCP-Protocol-Version is not {VERSION_FIELD} of _meta.", 400)
+        raise McpError(HEADER_MISMATCH, f"The header MCP-Protocol-Version is not {VERSION_FIELD} of _meta.", 400)
     if named not in MODERN:
         raise _unsupported(header)
     if not isinstance(meta.get(CAPABILITIES_FIELD), dict):
-        raise RpcError(INVALID_PARAMS, f"_meta must have {CAPABILITIES_FIELD}, an object.", 400)
+        raise McpError(INVALID_PARAMS, f"_meta must have {CAPABILITIES_FIELD}, an object.", 400)
     if head.first("mcp-method") != method:
-        raise RpcError(HEADER_MISMATCH, "The header Mcp-Method is not the method of the body.", 400)
+        raise McpError(HEADER_MISMATCH, "The header Mcp-Method is not the method of the body.", 400)
     if method == "tools/call" and _decoded(head.first("mcp-name")) != params.get("name"):
-        raise RpcError(HEADER_MISMATCH, "The header Mcp-Name is not the name in the params.", 400)
+        raise McpError(HEADER_MISMATCH, "The header Mcp-Name is not the name in the params.", 400)
     return "modern"
 
 
-def _unsupported(version: str) -> RpcError:
+def _unsupported(version: str) -> McpError:
     data = {"supported": list(SUPPORTED), "requested": version[:40]}
-    return RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", 400, data)
+    return McpError(UNSUPPORTED_VERSION, "Unsupported protocol version", 400, data)
 
 
 def _decoded(header: str) -> str | None:
@@ -146,7 +146,7 @@ def result_response(request: RpcRequest, result: dict[str, Any], server: dict[st
     return Response(body=_encoder.encode({"jsonrpc": "2.0", "id": request.id, "result": result}))
 
 
-def error_response(error: RpcError, id: Id | None = None) -> Response:
+def error_response(error: McpError, id: Id | None = None) -> Response:
     body: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
         body["data"] = error.data

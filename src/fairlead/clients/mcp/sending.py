@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from fairlead.clients.mcp.tools import Arguments, SessionArgument, Tool, ToolSteps, clip, one_line
+from fairlead.clients.mcp.tools import Arguments, McpTool, SessionArgument, ToolSteps, clip, one_line
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model import queries as q
@@ -84,7 +84,7 @@ def wait_for_turn(request: Request, given: WaitArguments) -> ToolSteps:
 
 
 SENDING_TOOLS: Final = (
-    Tool(
+    McpTool(
         name="start_session",
         title="Start a session",
         description="Start a new session of a coding agent with a first message. It is marked with the session that "
@@ -93,7 +93,7 @@ SENDING_TOOLS: Final = (
         run=start_session,
         reads=False,
     ),
-    Tool(
+    McpTool(
         name="send_message",
         title="Send a message",
         description="Send a message to another session; it starts a turn there when the session is free. It is marked "
@@ -102,7 +102,7 @@ SENDING_TOOLS: Final = (
         run=send_message,
         reads=False,
     ),
-    Tool(
+    McpTool(
         name="wait_for_turn",
         title="Wait for a turn",
         description="Wait until a session has finished its work or needs a person, and get the answer of its last "

@@ -19,7 +19,7 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Base of the arguments of a tool. Its schema comes from the fields."""
 
 
-class Tool(msgspec.Struct, frozen=True, kw_only=True):
+class McpTool(msgspec.Struct, frozen=True, kw_only=True):
     """`reads`: it changes nothing."""
 
     name: str
@@ -30,7 +30,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     reads: bool = True
 
 
-def tool_definition(tool: Tool) -> dict[str, Any]:
+def tool_definition(tool: McpTool) -> dict[str, Any]:
     """The tool as `tools/list` shows it."""
     annotations = {"title": tool.title, "readOnlyHint": tool.reads, "openWorldHint": False}
     if not tool.reads:
