@@ -19,6 +19,7 @@ PROMISED = {
     *("restore", "du", "prune", "doctor", "token add", "token ls", "token revoke", "user add", "config show"),
     *("user list", "user passwd", "user remove", "user invite"),
     "hook",
+    "mcp",
     "hand-over",
     "share",
     "terminal",

@@ -31,7 +31,7 @@ def source_of(who: Identity, depth: int, target: str = "") -> MessageSource | No
 def check_alone(who: Identity, owned: tuple[str, tuple[str, ...]] | None) -> None:
     """Raise NotAllowed unless the caller's own session belongs to the user of its token alone: the people with whom it
     is shared must not see its owner's other sessions through its agent."""
-    if owned != (who.user, ()):
+    if not who.user or owned != (who.user, ()):
         raise NotAllowed(
             "The agent of a session that is shared, or whose user is gone, has no access to other sessions."
         )

@@ -1,7 +1,9 @@
 """MCP on a whole gateway: agents with their own tokens, other users, scopes, depth."""
 
 import asyncio
+import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from laws.two_users import TwoUserGateway
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
+
+FAIRLEAD = str(Path(sys.executable).with_name("fairlead"))
 
 
 def config(folder: Path, **more: Any) -> Config:
@@ -120,6 +124,18 @@ async def test_sessions_agents_reach_their_users_sessions_and_go_two_deep(tmp_pa
         await gateway.http.aclose()
 
 
+async def in_a_session_the_pipe_uses_the_sessions_token(gateway: TwoUserGateway, token: str) -> None:
+    """Even if a person's token is there, so that an agent is never taken for one outside; and it says what to set."""
+    env = {"PATH": "/usr/bin:/bin", "FAIRLEAD_URL": gateway.url, "FAIRLEAD_TOKEN": gateway.tokens["admin"]}
+    env |= {"FAIRLEAD_SESSION_URL": gateway.url, "FAIRLEAD_SESSION_TOKEN": token}
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(FAIRLEAD, "mcp", env=env, stdin=pipe, stdout=pipe)
+    line = json.dumps({"jsonrpc": "2.0", "id": 4, "method": "tools/list"}).encode() + b"\n"
+    out, _ = await asyncio.wait_for(child.communicate(line), PATIENCE)
+    answer = json.loads(out)
+    assert answer["id"] == 4 and "the setting agent_access" in answer["error"]["message"] and child.returncode == 0
+
+
 async def test_scopes_limit_people_and_the_setting_limits_agents(tmp_path: Path) -> None:
     async with wiring.running(config(tmp_path), {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as running:
         gateway = TwoUserGateway(running.url, running.token)
@@ -143,6 +159,7 @@ async def test_scopes_limit_people_and_the_setting_limits_agents(tmp_path: Path)
         other = (await gateway.post("talker", "/v1/sessions", {}))["session"]
         own = await McpCaller(gateway, await token_of(gateway, "talker", other)).request("tools/list")
         assert own.status_code == 403 and own.json()["jsonrpc"] == "2.0"
+        await in_a_session_the_pipe_uses_the_sessions_token(gateway, await token_of(gateway, "talker", other))
         origin = {"origin": "http://evil.example", **talker.headers}
         assert (await gateway.http.post("/mcp", json={}, headers=origin)).status_code == 403
         assert (await gateway.http.post("/mcp", content=b"x" * (2 << 20), headers=talker.headers)).status_code == 413
