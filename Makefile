@@ -59,6 +59,7 @@ lock: install ## resolve the dependencies anew and write the lock files
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header --upgrade --quiet -o requirements.lock
 	$(BIN)/uv pip compile tools/uv.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --quiet -o tools/uv.lock.txt
 	$(BIN)/uv pip compile tools/build.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --quiet -o tools/build.lock.txt
+	$(BIN)/uv pip compile tools/mcp-client/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --quiet -o tools/mcp-client/requirements.lock.txt
 
 clean: ## remove everything that was made inside the clone
 	rm -rf $(VENV) build dist web/node_modules src/fairlead/web_dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*

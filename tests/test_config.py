@@ -86,6 +86,8 @@ def test_the_default_file_is_used_if_it_is_there(tmp_path: Path) -> None:
 
 def test_variables_that_are_not_settings_are_ignored() -> None:
     assert load({**HOME, "FAIRLEAD_TOKEN": "x", "FAIRLEAD_URL": "y"}).config == load(HOME).config
+    # An agent's process has these, and may run our commands.
+    assert load({**HOME, "FAIRLEAD_SESSION_TOKEN": "x", "FAIRLEAD_SESSION_URL": "y"}).config == load(HOME).config
     assert isinstance(load(HOME).config, Config)
 
 

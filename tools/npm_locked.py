@@ -45,12 +45,14 @@ class Locked:
         npm(folder, self.what, "ci", "--ignore-scripts")
 
 
-def fill_once(target: Path, what: str, size: str, fill: Callable[[Path], None]) -> None:
-    """Do nothing if the folder exists; otherwise `fill` gets an empty folder, which is then renamed to it."""
+def fill_once(target: Path, what: str, size: str, fill: Callable[[Path], None], program: str = "npm") -> None:
+    """Do nothing if the folder exists; otherwise `fill` gets an empty folder, which is then renamed to it. `program`:
+    what it is filled with."""
     if target.exists():
         return
-    if not shutil.which("npm"):
-        raise InstallFailed(f"npm is missing, {what} was not fetched: install nodejs and npm")
+    if not shutil.which(program):
+        todo = "install nodejs and npm" if program == "npm" else "run make install"
+        raise InstallFailed(f"{program} is missing, {what} was not fetched: {todo}")
     say(f"fetching {what} ({size}) into {target}")
     target.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))

@@ -38,7 +38,7 @@ COMPILE_TESTS = (PYTHON, "-m", "pytest", "--collect-only", "-p", "no:terminal", 
 # The tools that create .venv and fetch the programs that the tests run against.
 FETCHERS = (
     *("install", "clis", "agent_sdks", "acp_agents", "acp_clients", "happy_wire", "browser", "cloudcli_app"),
-    *("vscode_server", "agui_sdks"),
+    *("vscode_server", "agui_sdks", "mcp_client"),
 )
 
 # Tests that have a separate part.

@@ -17,15 +17,12 @@ import msgspec
 from fairlead.model.errors import BadRequest
 
 ENV_PREFIX = "FAIRLEAD_"
-# Variables that other parts of the program read: the first admin token, the address and name of a client.
+# Variables that other parts of the program read: the first admin token, the address and name of a client, the access
+# of a session's agent.
 NOT_SETTINGS = frozenset(
     {
-        "FAIRLEAD_TOKEN",
-        "FAIRLEAD_URL",
-        "FAIRLEAD_CONFIG",
-        "FAIRLEAD_CACHE",
-        "FAIRLEAD_NO_SKIP",
-        "FAIRLEAD_SHIM",
+        *("FAIRLEAD_TOKEN", "FAIRLEAD_URL", "FAIRLEAD_CONFIG", "FAIRLEAD_CACHE", "FAIRLEAD_NO_SKIP"),
+        *("FAIRLEAD_SHIM", "FAIRLEAD_SESSION_TOKEN", "FAIRLEAD_SESSION_URL"),
     }
 )
 
@@ -110,6 +107,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     session_env: Annotated[
         tuple[str, ...], _about("Names of environment variables that clients may set for a running agent. Empty: none.")
     ] = ()
+    agent_access: Annotated[
+        Literal["none", "view", "send"],
+        _about(
+            "What the agent of a session may do with the other sessions of its user (fairlead mcp): none; view: list, "
+            "search and read them; send: also start sessions and send messages."
+        ),
+    ] = "none"
     max_agents: Annotated[
         int, _about("Maximum number of agent processes; 0: chosen by the memory that is free at the start.", ge=0)
     ] = 0

@@ -43,6 +43,10 @@ class FakeCredentials:
         self.asked.append(f"{name}:{password}")
         return Identity("user:1", "ann", "ann", frozenset({"view"})) if (name, password) == ("ann", "pâss:w") else None
 
+    def session_agent(self, secret: str) -> Identity | None:
+        own: frozenset[Scope] = frozenset({"view"})
+        return Identity("session:a", "ann", "a", own, agent=True, session="s1") if secret == "session" else None
+
 
 def head(*headers: tuple[str, str], **other: Any) -> Head:
     """A good request, except for the given headers and fields."""
@@ -424,3 +428,25 @@ def test_password_is_checked_only_if_everything_else_is_allowed() -> None:
         assert basic_to_check(request, BASIC, ALLOWED) is None
     for demand in (VIEW, AccessRequirement(access="public", basic=True), AccessRequirement(access="agent", basic=True)):
         assert basic_to_check(head(typed()), demand, ALLOWED) is None
+
+
+def test_a_route_for_agents_takes_the_token_of_a_sessions_agent_and_others_do_not() -> None:
+    request = head(("authorization", "Bearer session"))
+    found = verdict(request, AccessRequirement(access="view", agents=True))
+    assert isinstance(found, AccessAllowed) and found.identity.session == "s1" and found.identity.agent
+    assert code(request) == "bad_credential"
+    assert code(request, AccessRequirement(access="any")) == "bad_credential"
+    assert code(request, AccessRequirement(access="agent", session="s1")) == "bad_credential"
+    assert code(request, AccessRequirement(access="chat", agents=True)) == "not_allowed"
+
+
+def test_a_person_on_a_route_for_agents_is_an_agent_that_decides_nothing() -> None:
+    found = verdict(head(("authorization", "Bearer root")), AccessRequirement(access="view", agents=True))
+    assert isinstance(found, AccessAllowed)
+    who = found.identity
+    assert who.agent and who.session == "" and who.scopes == {"view", "chat"} and who.seen_by == "owner"
+    assert (
+        code(head(("authorization", "Bearer root")), AccessRequirement(access="approve", agents=True)) == "not_allowed"
+    )
+    plain = verdict(head(("authorization", "Bearer root")))
+    assert isinstance(plain, AccessAllowed) and not plain.identity.agent and plain.identity.scopes == {"admin"}

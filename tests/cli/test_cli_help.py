@@ -20,6 +20,7 @@ PROMISED = {
     *("user list", "user passwd", "user remove", "user invite"),
     "hook",
     "acp",
+    "mcp",
     "hand-over",
     "share",
     "terminal",

@@ -27,7 +27,8 @@ def named() -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
 def read() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     for path in documents():
         for piece in code(path.read_text()):
-            if match := COMMAND.search(piece):
+            # After a lone `--`, the line of another program has our command: `claude mcp add fairlead -- fairlead mcp`.
+            if match := COMMAND.search(piece.rpartition(" -- ")[2]):
                 # Only the command's own words: a quoted prompt, a comment or a pipe ends it.
                 rest = re.split(r'["#|]', match[2])[0]
                 yield name(path), tuple(match[1].split()), tuple(OPTION.findall(rest))

@@ -12,7 +12,9 @@ import msgspec
 
 from clients.claudecodeui import chat_offline as claudecodeui
 from clients.cognova import chat_offline as cognova
-from fairlead_testing.replay import RecordedLog, ReplayClient, Scene, settled
+from fairlead.clients.mcp.reading import fit_page
+from fairlead.model.store import event_line
+from fairlead_testing.replay import SESSION, RecordedLog, ReplayClient, Scene, settled
 from laws.replay_clients import CLIENTS, AhpReplay
 
 
@@ -29,6 +31,7 @@ HISTORIES: dict[str, Callable[[RecordedLog], Any]] = {
     "claudecodeui": lambda log: claudecodeui.ChatRecorder().replay(log).history(),
     "cognova": lambda log: cognova.ChatRecorder().replay(log).messages(),
     "ahp": ahp_snapshots,
+    "mcp": lambda log: mcp_pages(log),
 }
 """The protocols with a history over REST, or with snapshots."""
 
@@ -43,6 +46,17 @@ DECODERS: dict[str, Callable[[bytes], bytes]] = {
 """What is kept of a frame's payload. Happy: the envelope; the message around it is the same for each."""
 
 
+def mcp_pages(log: RecordedLog) -> list[list[str]]:
+    """The conversation as an agent reads it, page by page from the end."""
+    lines = [event_line(SESSION, entry) for entry in log.entries]
+    pages = []
+    while lines:
+        shown, first = fit_page(lines)
+        pages.append(shown)
+        lines = [line for line in lines if first is not None and msgspec.json.decode(line)["seq"] < first]
+    return pages
+
+
 def client_of(protocol: str) -> type[ReplayClient]:
     """The first client of a protocol: the one whose frames are JSON in plain text."""
     return next(kind for name, kind in CLIENTS.items() if name.partition(" ")[0] == protocol)
@@ -50,6 +64,8 @@ def client_of(protocol: str) -> type[ReplayClient]:
 
 async def outputs(protocol: str, log: RecordedLog) -> dict[str, bytes]:
     """The content of each golden file of a case."""
+    if protocol not in {name.partition(" ")[0] for name in CLIENTS}:
+        return _history(protocol, log)
     live: list[bytes] = []
     catchup: list[bytes] = []
     scene = client_of(protocol).scene_of(log)
@@ -63,9 +79,13 @@ async def outputs(protocol: str, log: RecordedLog) -> dict[str, bytes]:
     files = {"live.jsonl": b"".join(live)}
     if catchup != live:
         files["catchup.jsonl"] = b"".join(catchup)
-    if protocol in HISTORIES:
-        files["history.json"] = json.dumps(HISTORIES[protocol](log), ensure_ascii=False, indent=1).encode() + b"\n"
-    return files
+    return files | _history(protocol, log)
+
+
+def _history(protocol: str, log: RecordedLog) -> dict[str, bytes]:
+    if protocol not in HISTORIES:
+        return {}
+    return {"history.json": json.dumps(HISTORIES[protocol](log), ensure_ascii=False, indent=1).encode() + b"\n"}
 
 
 async def _connect(protocol: str, scene: Scene, received: list[bytes]) -> ReplayClient:

@@ -24,7 +24,9 @@ def recorded(case: str) -> ViewRecorder:
 
 
 def test_every_protocol_has_a_client() -> None:
-    assert {name.partition(" ")[0] for name in CLIENTS} == {protocol.name for protocol in discover()}
+    """A protocol without sockets sends nothing by itself, so that its clients cannot miss anything."""
+    live = {protocol.name for protocol in discover() if protocol.sockets}
+    assert {name.partition(" ")[0] for name in CLIENTS} == live
 
 
 def each_way(end: int, case: str) -> Plan:

@@ -7,6 +7,10 @@ _LOCALE: Final = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
 BASIC_VARIABLES: Final = (*_LOCALE, "PATH", "HOME", "TERM", "TMPDIR", "USER", "LOGNAME", "SHELL")
 """Variables that every program needs to run."""
 
+SESSION_URL: Final = "FAIRLEAD_SESSION_URL"
+SESSION_TOKEN: Final = "FAIRLEAD_SESSION_TOKEN"
+"""Variables of an agent's process: the gateway's address, and the token of the session's agent (`fairlead mcp`)."""
+
 OURS: Final = "FAIRLEAD_"
 """Prefix of the gateway's own variables. They hold its token and are never passed on, even if named."""
 

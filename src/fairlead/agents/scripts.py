@@ -112,7 +112,7 @@ _CATALOGUE = {
     "slowtool": ("[seconds]", "a Bash call that takes its time"),
     "bgbash": ("<command>", "a Bash call in the background"),
     "loop": ("", "calls a tool for ever: for --max-turns and interrupts"),
-    "mcp": ("<tool>", "calls an MCP tool with a=1, b=2"),
+    "mcp": ("<tool> [json]", "calls an MCP tool, with a=1, b=2 unless given"),
     "todo": ("", "writes a list of todos (where the agent has TodoWrite)"),
     "glob": ("[pattern]", "lists files (Glob, or Bash where the agent has none)"),
     "error": ("[400|401|429|529]", "an error of the model's API"),
@@ -219,7 +219,7 @@ def respond(call: Call) -> list[Block]:
         case "bgbash":
             return [_bash(argument or "echo hi", "background job", run_in_background=True)]
         case "mcp":
-            return [ToolUse(argument or "mcp__demo__add", {"a": 1, "b": 2})]
+            return _mcp(argument)
         case "todo":
             has = call.has("TodoWrite")
             return [ToolUse("TodoWrite", {"todos": _TODOS}) if has else ScriptText("This agent has no TodoWrite tool.")]
@@ -248,6 +248,17 @@ def _done(last: ToolResult) -> list[Block]:
     """The closing sentence: repeats the last tool's result, so that a reader and a test can see that it arrived."""
     quoted = last.text[:QUOTED]
     return [ScriptText(f"The tool failed: {quoted}" if last.is_error else f"Done. The tool said: {quoted}")]
+
+
+def _mcp(argument: str) -> list[Block]:
+    tool, _, given = argument.partition(" ")
+    try:
+        value = json.loads(given or '{"a": 1, "b": 2}')
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        return [ScriptText("The argument of this script must be a tool and a JSON object.")]
+    return [ToolUse(tool or "mcp__demo__add", value)]
 
 
 def _structured(call: Call) -> list[Block]:

@@ -131,7 +131,7 @@ class StdioKind(ABC):
         if objection is not None:
             raise objection
         argv = [self._program(), *settings.command[1:], *self._arguments(launch)]
-        env = basic_environment(settings.host, settings.pass_env)
+        env = {**basic_environment(settings.host, settings.pass_env), **launch.env}
         child = start_child(argv, env=env, cwd=cwd, clock=self._clock, sandbox=settings.sandbox)
         link = StdioLink(child, self._clock, settings.patience)
         try:

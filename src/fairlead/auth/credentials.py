@@ -18,6 +18,7 @@ from fairlead.auth.agent_tokens import AgentTokens
 from fairlead.auth.api.credentials import CredentialKind, NewCredential, SignedUrl
 from fairlead.auth.basic import BasicSignIn
 from fairlead.auth.login_codes import LoginCodes
+from fairlead.auth.session_agents import SessionAgentTokens
 from fairlead.auth.tickets import Tickets
 from fairlead.auth.tokens import SECRET_BYTES, CredentialRecord, Random, check_scopes, digest, mint, parse_token_id
 from fairlead.auth.users import Users
@@ -63,10 +64,12 @@ class Credentials:
         self.tickets = Tickets(clock, random)
         self.codes = LoginCodes(documents, clock, random)
         self.agents = AgentTokens(random, self._end)
+        self.session_agents = SessionAgentTokens(random, self._end)
         # The other lookups of the gate (`gate.CredentialLookup`).
         self.account = self.accounts.identity
         self.basic = self.basic_sign_in.identity
         self.agent = self.agents.identity
+        self.session_agent = self.session_agents.identity
         self._documents = documents
         self._clock = clock
         self._random = random

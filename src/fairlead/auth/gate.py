@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from fairlead.auth.origins import AllowedOrigins, parse_authority, parse_origin
-from fairlead.model.auth import Identity
+from fairlead.model.auth import Identity, Scope
 from fairlead.model.errors import BadRequest
 from fairlead.model.web.requests import Head, parse_query
 from fairlead.model.web.routes import Access
@@ -23,6 +23,8 @@ ANONYMOUS: Final = Identity(credential="", user="", name="", scopes=frozenset())
 
 _LONGEST_BASIC: Final = 4096
 """Characters of an HTTP Basic header: more than the longest name and password need."""
+_AGENT_SCOPES: Final[tuple[Scope, ...]] = ("view", "chat")
+"""The scopes that a credential can have on a route for agents."""
 _READING: Final = frozenset({"GET", "HEAD"})
 
 
@@ -35,6 +37,8 @@ class AccessRequirement(msgspec.Struct, frozen=True, kw_only=True):
     """The session in the path, if any: an agent's token is valid for its own session alone."""
     accounts: bool = False
     """The token of a user who signed in with a password is accepted too."""
+    agents: bool = False
+    """The callers are agents, and the token of a session's own agent is accepted too."""
     query_first: bool = False
     """A token in the query takes precedence over one in a header, and the header may use any scheme."""
     basic: bool = False
@@ -54,6 +58,7 @@ class CredentialLookup(Protocol):
     def agent(self, secret: str, session: str) -> Identity | None: ...
     def account(self, token: str) -> Identity | Literal["expired"] | None: ...
     def basic(self, name: str, password: str) -> Identity | None: ...
+    def session_agent(self, secret: str) -> Identity | None: ...
 
 
 class AccessAllowed(msgspec.Struct, frozen=True):
@@ -106,11 +111,20 @@ def decide(
     found = _basic(head, demand, allowed, keys) if ambient else _credential(head, demand, keys)
     if isinstance(found, AccessRefused):
         return found
+    if demand.agents:
+        found = msgspec.structs.replace(found, identity=_as_agent(found.identity))
     if demand.access != "any" and not found.identity.may(demand.access):
         return AccessRefused(
             403, "not_allowed", f"This needs the scope {demand.access}, which your credential does not have."
         )
     return found
+
+
+def _as_agent(identity: Identity) -> Identity:
+    """The caller as an agent: it decides nothing for its user, and sees no other users' sessions, even if the
+    credential is an admin's."""
+    scopes = frozenset(scope for scope in _AGENT_SCOPES if identity.may(scope))
+    return msgspec.structs.replace(identity, agent=True, scopes=scopes)
 
 
 def _check_place(head: Head, allowed: AllowedOrigins, apps: tuple[str, ...] = ()) -> AccessRefused | None:
@@ -254,6 +268,8 @@ def _token(secret: str, demand: AccessRequirement, keys: CredentialLookup) -> Ac
     found: Identity | Literal["expired"] | None = keys.bearer(secret) if secret else None
     if found is None and secret and demand.accounts:
         found = keys.account(secret)
+    if found is None and secret and demand.agents:
+        found = keys.session_agent(secret)
     if found == "expired":
         return _EXPIRED
     return AccessAllowed(found) if isinstance(found, Identity) else _BAD_CREDENTIAL

@@ -5,7 +5,7 @@ Nothing here prints. After a reconnect the client resumes from its cursor: every
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -46,25 +46,13 @@ class Api:
     def __init__(self, locate: Locate) -> None:
         self.locate = locate
         self._endpoint = locate()
-        self._http = self._client(self._endpoint)
+        self._http = http_client(self._endpoint)
 
     async def __aenter__(self) -> "Api":
         return self
 
     async def __aexit__(self, *error: object) -> None:
         await self._http.aclose()
-
-    @staticmethod
-    def _client(endpoint: GatewayEndpoint) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(
-            base_url=endpoint.url,
-            headers={"authorization": f"Bearer {endpoint.token}"},
-            # Without TLS there is nothing to verify, and loading the list of certificate authorities is slow.
-            verify=_tls(endpoint) or False,
-            timeout=httpx2.Timeout(READ_SECONDS, connect=10.0),
-            # A proxy in the environment variables is for other hosts, never for this machine.
-            trust_env=not endpoint.local,
-        )
 
     @property
     def local(self) -> bool:
@@ -76,7 +64,7 @@ class Api:
         endpoint = self.locate()
         if endpoint != self._endpoint:
             await self._http.aclose()
-            self._endpoint, self._http = endpoint, self._client(endpoint)
+            self._endpoint, self._http = endpoint, http_client(endpoint)
 
     async def call(
         self, method: str, path: str, kind: type[T], *, query: dict[str, Any] | None = None, body: Any = None
@@ -153,6 +141,47 @@ class Api:
             if page.next is None:
                 return
             after = page.next
+
+
+class McpClient:
+    """Sends MCP messages to the gateway. A gateway that was restarted is located again."""
+
+    def __init__(self, locate: Locate, *, send: bool) -> None:
+        self._locate = locate
+        self._path = "/mcp?allow=send" if send else "/mcp"
+        self._endpoint: GatewayEndpoint | None = None
+        self._http: httpx2.AsyncClient | None = None
+
+    async def __aenter__(self) -> "McpClient":
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._http is not None:
+            await self._http.aclose()
+
+    async def post(self, message: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        endpoint = self._locate()
+        if self._http is None or endpoint != self._endpoint:
+            # A request in flight on the old client is to a gateway that is gone: it fails by itself.
+            self._endpoint, self._http = endpoint, http_client(endpoint)
+        kinds = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        try:
+            answer = await self._http.post(self._path, content=message, headers={**kinds, **headers})
+        except httpx2.TransportError as error:
+            raise unreachable(endpoint.url, error) from error
+        return answer.status_code, answer.content
+
+
+def http_client(endpoint: GatewayEndpoint) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        base_url=endpoint.url,
+        headers={"authorization": f"Bearer {endpoint.token}"},
+        # Without TLS there is nothing to verify, and loading the list of certificate authorities is slow.
+        verify=_tls(endpoint) or False,
+        timeout=httpx2.Timeout(READ_SECONDS, connect=10.0),
+        # A proxy in the environment variables is for other hosts, never for this machine.
+        trust_env=not endpoint.local,
+    )
 
 
 def _tls(endpoint: GatewayEndpoint) -> ssl.SSLContext | None:

@@ -179,6 +179,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     trusted: bool = False
     mcp: tuple[str, ...] = ()
     mcp_servers: Mapping[str, Mapping[str, Any]] = {}
+    env: Mapping[str, str] = {}
+    """Variables of the gateway for this process, such as the address and the session's own token for `fairlead mcp`."""
 
 
 class LentProcess(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,10 @@ class Identity(msgspec.Struct, frozen=True):
     scopes: frozenset[Scope]
     expires: int = 0
     """Expiry time in milliseconds since 1970; 0: never."""
+    agent: bool = False
+    """The caller is an agent, not a person: the core marks its messages and limits how far they go."""
+    session: str = ""
+    """The session whose agent this is, as its own token proves; empty: a person, or an agent outside the gateway."""
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes or "admin" in self.scopes

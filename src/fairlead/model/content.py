@@ -40,6 +40,14 @@ class OtherBlock(Block, frozen=True, tag="other"):
     data: Any
 
 
+class MessageSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The agent that sent a message or started a session. `session` is the agent's own session; empty: the agent is
+    outside the gateway and its session is unknown. `depth` counts the agents since the last person, from 1."""
+
+    session: str = ""
+    depth: int = 1
+
+
 Content = TextBlock | ThinkingBlock | ImageBlock | ToolUseBlock | ToolResultBlock | OtherBlock
 
 _KNOWN = TextBlock | ThinkingBlock | ImageBlock | ToolUseBlock | ToolResultBlock

@@ -50,6 +50,17 @@ class NotAllowed(RequestRejected, code="not_allowed", status=403):
     """The credential lacks a scope."""
 
 
+class TooDeep(NotAllowed, code="too_deep"):
+    """A message of an agent would go on through too many agents."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"Messages between agents go at most {limit} sessions deep, and this session is there already: report back "
+            "instead, or ask a person.",
+            limit=limit,
+        )
+
+
 class OutsideRoots(NotAllowed, code="outside_roots"):
     def __init__(self, path: str, roots: tuple[str, ...]) -> None:
         allowed = ", ".join(roots)

@@ -5,6 +5,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from fairlead.model.content import MessageSource
 from fairlead.model.ids import SessionId
 from fairlead.model.store import RowPage, SearchHit, SessionFilter, SessionPage, Summary
 from fairlead.model.usage_stats import UsageStats
@@ -116,6 +117,14 @@ class WaitDelivered(QueryBase[None], frozen=True):
     message: str
 
 
+class WaitTurn(QueryBase[str], frozen=True):
+    """Answered when a session neither works nor has queued messages, or waits for a person; at the latest after
+    `seconds`. -> its state, as in lists."""
+
+    session: SessionId
+    seconds: float
+
+
 class ReadRows(QueryBase[RowPage], frozen=True):
     """A projection's rows, caught up with the log: rows after an ordinal, or (no `after`) the last rows before one.
 
@@ -144,7 +153,8 @@ class ReadProjection(QueryBase[bytes], frozen=True):
     view: str
 
 
-SessionQuery = GetSession | ReadMessages | ReadEvents | ReadQueue | PreviewTranscript | WaitLoaded | WaitDelivered
+WaitQuery = WaitLoaded | WaitDelivered | WaitTurn
+SessionQuery = GetSession | ReadMessages | ReadEvents | ReadQueue | PreviewTranscript | WaitQuery
 ProjectionQuery = ReadRows | FindRow | ReadProjection
 PermissionQuery = ListPermissions | FindPermission | ExplainPermission
 OverviewQuery = ListSessions | ListAgents | SearchText | ReadUsage | ReadUsageStats
@@ -233,6 +243,8 @@ class QueuedView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     by: str = ""
     content: Any = None
+    source: MessageSource | None = None
+    """The agent that sent it; None: a person did."""
 
 
 class HandoverView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -12,6 +12,7 @@ import msgspec
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import Decision, ToolCheck
+from fairlead.model.content import MessageSource
 from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, Stale, TooMany
 from fairlead.model.ids import MessageId, RequestId, event_id
 from fairlead.model.policy import Behavior, Verdict
@@ -28,7 +29,9 @@ Check = Callable[[str, dict[str, Any]], Verdict]
 """The policy's verdict on a tool call."""
 
 
-def send(state: SessionState, command: cmd.Send, by: str, message: MessageId) -> ev.MessageQueued:
+def send(
+    state: SessionState, command: cmd.Send, by: str, message: MessageId, source: MessageSource | None = None
+) -> ev.MessageQueued:
     if not command.content:
         raise BadRequest("A message needs some content.")
     check_reference(command.reference)
@@ -40,7 +43,9 @@ def send(state: SessionState, command: cmd.Send, by: str, message: MessageId) ->
     if state.queue and size > QUEUE_BYTES:
         raise TooMany(f"The queue would hold {size} bytes; at most {QUEUE_BYTES} wait.", limit=QUEUE_BYTES)
     name = event_id(message, "message.queued")
-    return ev.MessageQueued(id=name, message=message, content=command.content, by=by, reference=command.reference)
+    return ev.MessageQueued(
+        id=name, message=message, content=command.content, by=by, reference=command.reference, source=source
+    )
 
 
 def check_reference(reference: str) -> None:

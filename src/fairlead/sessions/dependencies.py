@@ -97,6 +97,8 @@ class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """The projections of all protocols, by name."""
     session_env: frozenset[str] = frozenset()
     """Environment variables that a client may set for a running agent."""
+    agent_env: Callable[[SessionId, str], Mapping[str, str]] = lambda session, owner: {}
+    """The gateway's variables for a new agent process of a session and its owner."""
     owner: str = ""
     """The mark of our data folder, recorded with every child process."""
 

@@ -19,13 +19,14 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import AgentKind
 from fairlead.model.auth import OWNER, Identity
-from fairlead.model.errors import BadRequest, Busy, FairleadError, NotFound, Stale
+from fairlead.model.content import MessageSource
+from fairlead.model.errors import BadRequest, Busy, FairleadError, NotAllowed, NotFound, Stale
 from fairlead.model.gateway import Cursor, FrameEncoder, Sink
 from fairlead.model.ids import MessageId, SessionId, event_id
 from fairlead.model.queries import FindPermission, PendingView, Query
 from fairlead.model.scopes import check_scopes, require_scope
 from fairlead.model.store import TRANSCRIPT, Batch, Entry, ForkPoint, Store
-from fairlead.sessions import loading
+from fairlead.sessions import loading, sources
 from fairlead.sessions.api.read_state import SPACE as SHOWN
 from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.dependencies import CoreDependencies
@@ -61,8 +62,11 @@ class SessionGateway:
 
     async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
         check_scopes(who, command)
+        await self.ownership.check_agent(who)
         if isinstance(command, cmd.Create):
             return await self._create(who, command)
+        if who.agent and not isinstance(command, cmd.Send):
+            raise NotAllowed("An agent may start sessions and send messages, nothing else.")
         name = await self._session_of(who, command)
         command = structs.replace(command, session=name)
         match command:
@@ -84,12 +88,28 @@ class SessionGateway:
         if isinstance(command, cmd.Send | cmd.StartHandover) and session.supervisor.agent is None:
             # A session found in a transcript may have worked anywhere.
             self.resolve_folder(session.core.state.cwd)
+        source: MessageSource | None = None
+        if isinstance(command, cmd.Send):
+            who, command, source = await self._mark(who, command)
         try:
-            return await session.command(who, command)
+            return await session.command(who, command, source)
         except FairleadError as error:
             # The caller of an answer may know only the request.
             error.data.setdefault("session", name)
             raise
+
+    async def _mark(self, who: Identity, command: cmd.Send) -> tuple[Identity, cmd.Send, MessageSource | None]:
+        """A message of an agent with its mark and source, and its sender under the name that clients show."""
+        source = sources.source_of(who, await self._depth_of(who), command.session)
+        if source is None:
+            return who, command, None
+        content = sources.marked(command.content, who, source) if command.content else ()
+        named = structs.replace(who, name=sources.sender(who, source))
+        return named, structs.replace(command, content=content), source
+
+    async def _depth_of(self, who: Identity) -> int:
+        """The depth of the session whose agent the caller is; 0 for other callers."""
+        return (await self.registry.get(SessionId(who.session))).core.state.depth if who.session else 0
 
     async def _session_of(self, who: Identity, command: cmd.Command) -> SessionId:
         """The gateway's id of a command's session. NotFound if `who` may not see it."""
@@ -101,6 +121,9 @@ class SessionGateway:
 
     async def _create(self, who: Identity, command: cmd.Create) -> cmd.Reply:
         kind = self.services.kind(command.agent)
+        source = sources.source_of(who, await self._depth_of(who))
+        if who.session:
+            (await self.registry.get(SessionId(who.session))).count_started()
         self._check_settings(command.settings)
         if command.resume:
             # A conversation that is not known here is a file of the machine's owner.
@@ -109,16 +132,18 @@ class SessionGateway:
             await self._check_terminal(kind)
         cwd = self.resolve_folder(command.cwd)
         if not command.key:
-            return await self._create_new(who, command, kind, cwd)
+            return await self._create_new(who, command, kind, cwd, source)
         key = f"{who.credential}:{command.key}"
         lock = self._creating.setdefault(key, asyncio.Lock())
         async with lock:
             if not await self.store.documents.add(CREATED, key, command.session):
                 made = await self.store.documents.get(CREATED, key)
                 return cmd.Reply(session=SessionId(str(made)), repeated=True)
-            return await self._create_new(who, command, kind, cwd)
+            return await self._create_new(who, command, kind, cwd, source)
 
-    async def _create_new(self, who: Identity, command: cmd.Create, kind: AgentKind, cwd: str) -> cmd.Reply:
+    async def _create_new(
+        self, who: Identity, command: cmd.Create, kind: AgentKind, cwd: str, source: MessageSource | None
+    ) -> cmd.Reply:
         await self._check_new(command.session)
         name, title = event_id(command.session, "session.opened"), clean_title(command.title)
         opened = ev.SessionOpened(
@@ -126,9 +151,10 @@ class SessionGateway:
             cwd=cwd,
             agent=kind.name,
             title=title,
-            by=who.name,
+            by=sources.sender(who, source),
             owner=who.user,
             foreign=not kind.writes_cli_records,
+            source=source,
         )
         feed = self.registry.feed(command.session)
         core = await loading.create(self.services, feed, command.session, opened, command.settings, command.resume)
@@ -233,6 +259,7 @@ class SessionGateway:
 
     async def ask(self, who: Identity, query: Query) -> Any:
         require_scope(who, "view")
+        await self.ownership.check_agent(who)
         session = getattr(query, "session", None)
         if session is not None:
             query = structs.replace(query, session=await self.ownership.require_visible(who, session))
@@ -248,6 +275,7 @@ class SessionGateway:
         view: str = "",
     ) -> Subscription:
         require_scope(who, "view")
+        await self.ownership.check_agent(who)
         session = await self.ownership.require_visible(who, session)
         await self.queries.existing(session)
         log_id, head = await self.registry.log_position(session)
@@ -280,6 +308,7 @@ class SessionGateway:
 
     async def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:
         require_scope(who, "view")
+        await self.ownership.check_agent(who)
         session = await self.ownership.require_visible(who, session)
         async with contextlib.aclosing(entries_after(self.store, session)) as entries:
             async for entry in entries:

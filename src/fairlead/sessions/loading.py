@@ -136,6 +136,8 @@ async def fork(
         settings=inherited(who, parent.settings),
         rules=parent.rules if who.may("approve") else (),
         model=parent.model,
+        started_depth=parent.started_depth,
+        depth=parent.depth,
     )
     core = SessionCore(services, log, state, kind.interpreter(child))
     name, message = event_id(services.new_uuid(), "session.forked"), MessageId(at) if at else None

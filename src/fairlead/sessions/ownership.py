@@ -14,6 +14,7 @@ from fairlead.model.errors import BadRequest, NotAllowed, NotFound
 from fairlead.model.ids import SessionId, event_id
 from fairlead.model.store import SessionFilter
 from fairlead.model.web.requests import ServiceCall, ServiceHandler, ServiceHandlers
+from fairlead.sessions import sources
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.paging import all_sessions
 from fairlead.sessions.registry import Registry
@@ -59,6 +60,11 @@ class SessionOwnership:
         if owned is None or not who.sees(*owned):
             raise NotFound("session", session)
         return found
+
+    async def check_agent(self, who: Identity) -> None:
+        """Raise NotAllowed for the agent of a session that other users see too."""
+        if who.session:
+            sources.check_alone(who, await self.owned(SessionId(who.session)))
 
     def guarded(self, handlers: ServiceHandlers) -> dict[type[ServiceCall[Any]], ServiceHandler]:
         """Wrap handlers: an action that names a session is handled only if the caller sees it. A session that does not

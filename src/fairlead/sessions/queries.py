@@ -72,6 +72,8 @@ class QueryHandler:
                 return opener is None or await opener.is_loaded(query.session, wait=query.wait)
             case q.WaitDelivered():
                 return await (await self.registry.get(query.session)).deliveries.wait(MessageId(query.message))
+            case q.WaitTurn():
+                return await (await self.registry.get(query.session)).turn_waiters.wait(query.seconds)
             case q.ReadRows():
                 return await self._rows(query)
             case q.FindRow():
@@ -210,7 +212,7 @@ def _pending(session: SessionId, item: PendingRequest) -> q.PendingView:
 
 def _queue(state: SessionState) -> tuple[q.QueuedView, ...]:
     return tuple(
-        q.QueuedView(message=item.message, by=item.by, content=msgspec.to_builtins(item.content))
+        q.QueuedView(message=item.message, by=item.by, content=msgspec.to_builtins(item.content), source=item.source)
         for item in state.queue
     )
 

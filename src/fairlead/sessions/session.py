@@ -15,8 +15,8 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import Capability, LentProcess
 from fairlead.model.auth import Identity
-from fairlead.model.content import ImageBlock
-from fairlead.model.errors import AgentRefused, BadRequest, FairleadError, NotAllowed
+from fairlead.model.content import ImageBlock, MessageSource
+from fairlead.model.errors import AgentRefused, BadRequest, FairleadError, NotAllowed, TooMany
 from fairlead.model.ids import MessageId, event_id
 from fairlead.model.policy import Behavior
 from fairlead.model.scopes import check_difference
@@ -25,7 +25,7 @@ from fairlead.sessions.commit import RequestedMode, SessionCore, idempotency_key
 from fairlead.sessions.fanout.session_changes import changes_of
 from fairlead.sessions.permissions.policy.modes import ModePolicy
 from fairlead.sessions.permissions.requests import PermissionRequests
-from fairlead.sessions.process.delivery import DeliveryWaiters
+from fairlead.sessions.process.delivery import DeliveryWaiters, TurnWaiters
 from fairlead.sessions.process.handover import Handovers
 from fairlead.sessions.process.supervisor import AgentSupervisor
 
@@ -40,6 +40,9 @@ NEEDS: Final[dict[type[cmd.Command], tuple[Capability, str]]] = {
 }
 """The capability that a command needs, and how it is named in an error."""
 
+
+MOST_STARTED: Final = 20
+"""Maximum number of sessions that a session's agent starts, counted while the session is in memory."""
 
 IMAGES: Final[tuple[Capability, str]] = ("images", "see pictures: send text, or the path of a file")
 TERMINAL: Final[tuple[Capability, str]] = ("terminal", "run in a terminal")
@@ -64,6 +67,8 @@ class Session:
         self.supervisor = AgentSupervisor(self.kind, self.asking)
         self.handovers = self.supervisor.pending_task = Handovers(core, self.supervisor)
         self.deliveries = DeliveryWaiters(core)
+        self.turn_waiters = TurnWaiters(core)
+        self._started = 0
         core.on_commit = self._on_commit
         for item in core.state.pending:
             core.services.requests.add(core.session, item.request)
@@ -71,6 +76,7 @@ class Session:
     def _on_commit(self, events: Sequence[ev.Event]) -> None:
         self.core.services.requests.on_commit(self.core.session, events)
         self.deliveries.committed(events)
+        self.turn_waiters.committed()
         self.core.services.committed(self.core.session, events)
         for what in changes_of(events):
             self.core.services.on_change(self.core.session, what)
@@ -86,14 +92,23 @@ class Session:
         if self.core.state.handover is not None or turn_ended or ev.MessageQueued in kinds:
             asyncio.get_running_loop().call_soon(self.supervisor.schedule_next)
 
+    def count_started(self) -> None:
+        """Count a session that this session's agent starts. Raises TooMany."""
+        if self._started >= MOST_STARTED:
+            raise TooMany(
+                f"This session has started {MOST_STARTED} sessions: continue one of them, or ask a person.",
+                limit=MOST_STARTED,
+            )
+        self._started += 1
+
     def mark_read(self, who: Collection[Identity]) -> None:
         """Mark all finished turns as read for these identities."""
         state = self.core.state
         self.core.services.on_read(self.core.session, who, state.turns - (state.turn is not None))
 
-    async def command(self, who: Identity, command: cmd.Command) -> cmd.Reply:
-        """Execute the command once: a repeated key gets the stored reply."""
-        return await self._stored_reply(command) or await self._do(who, command)
+    async def command(self, who: Identity, command: cmd.Command, source: MessageSource | None = None) -> cmd.Reply:
+        """Execute the command once: a repeated key gets the stored reply. `source`: the agent that sent it, if any."""
+        return await self._stored_reply(command) or await self._do(who, command, source)
 
     async def _stored_reply(self, command: cmd.Command) -> cmd.Reply | None:
         for key in idempotency_keys(command):
@@ -102,12 +117,12 @@ class Session:
                 return msgspec.structs.replace(msgspec.json.decode(kept, type=cmd.Reply), repeated=True)
         return None
 
-    async def _do(self, who: Identity, command: cmd.Command) -> cmd.Reply:
+    async def _do(self, who: Identity, command: cmd.Command, source: MessageSource | None) -> cmd.Reply:
         by = who.name
         self.require_capability(command)
         match command:
             case cmd.Send():
-                return await self._send(command, by)
+                return await self._send(command, by, source)
             case cmd.Steer():
                 return await self._steer(command, by)
             case cmd.Interrupt():
@@ -190,11 +205,11 @@ class Session:
 
     # --- messages -------------------------------------------------------------------------------------
 
-    async def _send(self, command: cmd.Send, by: str) -> cmd.Reply:
+    async def _send(self, command: cmd.Send, by: str, source: MessageSource | None) -> cmd.Reply:
         core = self.core
         message = command.message or MessageId(core.services.new_uuid())
         async with core.client_transaction() as transition:
-            entry = transition.add(decide.send(core.state, command, by, message))
+            entry = transition.add(decide.send(core.state, command, by, message, source))
             reply = cmd.Reply(session=core.session, seq=entry.seq, message=message)
             transition.save_replies(command, reply)
         return reply
@@ -332,6 +347,7 @@ class Session:
         )
 
     async def shutdown(self) -> None:
+        self.turn_waiters.release()
         try:
             await self.supervisor.shutdown()
             await self.core.log.store.release(self.core.log.lease)

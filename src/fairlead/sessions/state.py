@@ -11,7 +11,7 @@ import msgspec
 from fairlead.model import events as ev
 from fairlead.model.auth import EVERYBODY, OWNER
 from fairlead.model.commands import Link, Settings
-from fairlead.model.content import Content, plain_text
+from fairlead.model.content import Content, MessageSource, plain_text
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId, SubagentId, TurnId
 from fairlead.model.store import Summary
 
@@ -30,6 +30,7 @@ class Queued(msgspec.Struct, frozen=True):
     message: MessageId
     content: tuple[Content, ...]
     by: str = ""
+    source: MessageSource | None = None
 
 
 class PendingRequest(msgspec.Struct, frozen=True):
@@ -94,6 +95,9 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = OWNER
     shared: tuple[str, ...] = (EVERYBODY,)
     """These defaults are for logs from before sessions had owners; in other logs the first event sets the owner."""
+    started_depth: int = 0
+    depth: int = 0
+    """How many agents lie between the session and the last person: when it was started, and in its current turn."""
 
     @property
     def phase(self) -> str:
@@ -166,6 +170,8 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
             changes = {"cwd": event.cwd, "agent": event.agent, "title": event.title, "branch": event.branch}
             changes |= {"created": event.at, "owner": OWNER if event.owner is None else event.owner}
             changes |= {"shared": (EVERYBODY,) if event.owner is None else event.shared}
+            depth = _depth(event.source)
+            changes |= {"started_depth": depth, "depth": depth}
         case ev.SessionForked():
             changes = _forked(state, event)
         case ev.SessionResumed():
@@ -207,7 +213,7 @@ def evolve(state: SessionState, event: ev.Event, seq: int, encoded: bytes = b"")
         case ev.ThinkingChanged():
             changes = {"settings": _change(state.settings, thinking=event.budget)}
         case ev.MessageQueued():
-            changes = {"queue": (*state.queue, Queued(event.message, event.content, event.by))}
+            changes = {"queue": (*state.queue, Queued(event.message, event.content, event.by, event.source))}
         case ev.MessageDequeued():
             changes = _dequeued(state, event)
         case ev.MessageCancelled():
@@ -265,7 +271,12 @@ HANDED_KEPT = 16
 def _dequeued(state: SessionState, event: ev.MessageDequeued) -> _Changes:
     item = state.find_queued(event.message)
     handed = state.handed if item is None else (*state.handed[1 - HANDED_KEPT :], (item.message, item.by))
-    return {"queue": _without(state, event.message), "handed": handed}
+    depth = state.depth if item is None else max(state.started_depth, _depth(item.source))
+    return {"queue": _without(state, event.message), "handed": handed, "depth": depth}
+
+
+def _depth(source: MessageSource | None) -> int:
+    return 0 if source is None else source.depth
 
 
 def _without(state: SessionState, message: MessageId) -> tuple[Queued, ...]:

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import os
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
@@ -14,11 +14,15 @@ import msgspec
 import fairlead.agents
 from fairlead.agents.acp.tools import OWN_FILES as ACP_FILES
 from fairlead.agents.context import AgentCommand, AgentContext, CreateKinds, PrivateFiles, ShimSettings, WiredKind
+from fairlead.agents.environment import SESSION_TOKEN, SESSION_URL
 from fairlead.agents.folder_files import merge_reports
 from fairlead.agents.links import DialInTokens
+from fairlead.auth.session_agents import SessionAgentTokens
 from fairlead.config import Config, default_file
 from fairlead.model.agents import AgentInfo, AgentKind
+from fairlead.model.auth import Scope
 from fairlead.model.errors import BadRequest
+from fairlead.model.ids import SessionId
 from fairlead.model.transcripts import Transcripts
 from fairlead.sessions.api.folders import FolderReport
 from fairlead.system.clock import SystemClock
@@ -29,6 +33,8 @@ from fairlead.wiring.settings import plugins_folder
 
 GROUP: Final = "fairlead.agents"
 """The entry points of packages that bring an agent."""
+_ACCESS: Final[Mapping[str, tuple[Scope, ...]]] = {"none": (), "view": ("view",), "send": ("view", "chat")}
+"""The scopes of an agent's token by the setting agent_access."""
 AGENT_BYTES = 250 << 20
 """Memory of one agent process (measured: 200 MB alone, 105 to 200 MB each at 24)."""
 MOST_AGENTS = 64
@@ -104,6 +110,21 @@ def agents_by_memory() -> int:
     except (ValueError, OSError):
         return 8
     return max(2, min(MOST_AGENTS, pages // AGENT_BYTES))
+
+
+def session_agent_env(
+    config: Config, tokens: SessionAgentTokens, address: str
+) -> Callable[[SessionId, str], dict[str, str]]:
+    """Return the function that gives an agent's process access to the sessions of its user, by a token of its own.
+
+    A process gets a token even if the settings allow nothing: `fairlead mcp` uses it instead of the token of a person,
+    so that the gateway always knows the session."""
+    scopes = _ACCESS[config.agent_access]
+
+    def env(session: SessionId, owner: str) -> dict[str, str]:
+        return {SESSION_URL: address, SESSION_TOKEN: tokens.issue(session, owner, scopes)}
+
+    return env
 
 
 class ChosenSandbox(msgspec.Struct, frozen=True):

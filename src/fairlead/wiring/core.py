@@ -31,12 +31,13 @@ from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import Clock
-from fairlead.wiring.agents import agents_by_memory, own_files
+from fairlead.wiring.agents import agents_by_memory, own_files, session_agent_env
 from fairlead.wiring.settings import rules_of
 
 
 class Core:
-    """`owner`: the identity of the data folder, which marks the processes that belong to this gateway."""
+    """`owner`: the identity of the data folder, which marks the processes that belong to this gateway. `address`: where
+    agents on this machine reach the gateway."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class Core:
         mcp: Mapping[str, McpServerSettings],
         owner: str,
         describe_folder: Callable[[str], FolderReport],
+        address: str,
     ) -> None:
         self.policy = PolicySettings(
             roots=tuple(os.path.realpath(root) for root in config.roots),
@@ -64,6 +66,7 @@ class Core:
             home=home,
             allow_bypass=config.allow_bypass,
         )
+        self._session_agents = credentials.session_agents
         self.changes = SessionChanges(clock, lambda who, session: self.gateway.ownership.sees(who, session))
         self.notifications = NotificationService(
             store.resources,
@@ -90,7 +93,8 @@ class Core:
             trusted=lambda folder: self.trusted_folders.is_trusted(folder),
             make_room=lambda session: self.registry.make_room(session),
             is_folder=os.path.isdir,
-            agent_ended=lambda session: self.importer.agent_ended(session),
+            agent_ended=self._agent_ended,
+            agent_env=session_agent_env(config, credentials.session_agents, address),
             turn_ended=lambda session: self.importer.turn_ended(session),
             transcripts=transcripts,
             limits=SessionLimits(
@@ -117,6 +121,10 @@ class Core:
         self.registry.opener = self.importer
         self.gateway = SessionGateway(self.dependencies, self.registry)
         self.trusted_folders = TrustedFolders(store.documents, clock, describe_folder, self.gateway.resolve_folder)
+
+    def _agent_ended(self, session: SessionId) -> None:
+        self._session_agents.revoke(session)
+        self.importer.agent_ended(session)
 
     def _notify(self, session: SessionId, what: What) -> None:
         self.changes.notify(session, what)

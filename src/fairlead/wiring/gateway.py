@@ -190,6 +190,7 @@ class RunningGateway:
             mcp=self._mcp,
             owner=owner,
             describe_folder=partial(agents.describe_folder, kinds),
+            address=network.address,
         )
         await core.notifications.begin()
         plugins = settings.plugin_settings(config, env, sandbox.sandbox, owner)

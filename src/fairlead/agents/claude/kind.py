@@ -146,7 +146,7 @@ class ClaudeKind:
 
     async def _prepare(self, launch: Launch) -> PreparedLaunch:
         version = await self.version()
-        env = self._environment()
+        env = {**self._environment(), **launch.env}
         config = config_folder(env)
         cwd = _real(launch.cwd)
         agent_session = self._conversation(launch, config, cwd)

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from fairlead.model.commands import Link
-from fairlead.model.content import Content
+from fairlead.model.content import Content, MessageSource
 from fairlead.model.events.base import EventBase, HousekeepingEvent, LifecycleEvent, QueueEvent, SettingEvent
 from fairlead.model.ids import MessageId, SessionId
 
@@ -19,6 +19,8 @@ class SessionOpened(LifecycleEvent, frozen=True, kw_only=True, tag="session.open
     shared: tuple[str, ...] = ()
     foreign: bool = False
     """The agent's records do not have the form of the CLI: clients that show such records make them from the events."""
+    source: MessageSource | None = None
+    """The agent that started the session; None: a person did."""
 
 
 class SessionForked(LifecycleEvent, frozen=True, kw_only=True, tag="session.forked"):
@@ -156,11 +158,13 @@ class Notice(HousekeepingEvent, frozen=True, kw_only=True, tag="notice"):
 
 
 class MessageQueued(QueueEvent, frozen=True, kw_only=True, tag="message.queued"):
-    """`reference` is the sender's own name of its request, if its protocol has one."""
+    """`reference` is the sender's own name of its request, if its protocol has one. `source`: the agent that sent it;
+    None: a person did. The first line of such a message names the agent too."""
 
     content: tuple[Content, ...]
     by: str = ""
     reference: str = ""
+    source: MessageSource | None = None
 
 
 class MessageDequeued(QueueEvent, frozen=True, kw_only=True, tag="message.dequeued"):

@@ -66,16 +66,18 @@ class RouteBase(msgspec.Struct, frozen=True, kw_only=True):
 
     `token_query`: a query parameter that carries our token, for clients that cannot set a header. `token_header`: a
     header that carries it in addition to Authorization, in lower case. `accounts`: the token of a user who signed in
-    with a password is accepted too. `query_first`: a query token takes precedence over a header token, and the header
-    may have any scheme (first word). `app_origins`: origins of installed apps, which no web page can have: they are
-    accepted too. `refused`: encodes the gate's rejection. A path has parameters as `{name}`; a last `{name...}` takes
-    the rest of the path."""
+    with a password is accepted too. `agents`: the callers are agents: the core marks and limits what they send, and the
+    token of a session's own agent is accepted too. `query_first`: a query token takes precedence over a header token,
+    and the header may have any scheme (first word). `app_origins`: origins of installed apps, which no web page can
+    have: they are accepted too. `refused`: encodes the gate's rejection. A path has parameters as `{name}`; a last
+    `{name...}` takes the rest of the path."""
 
     path: str
     name: str
     token_query: str = ""
     token_header: str = ""
     accounts: bool = False
+    agents: bool = False
     query_first: bool = False
     app_origins: tuple[str, ...] = ()
     refused: Refused | None = None

@@ -219,6 +219,7 @@ class RouteFields(TypedDict, total=False):
     token_query: str
     token_header: str
     accounts: bool
+    agents: bool
     query_first: bool
     refused: Refused | None
     signed: bool

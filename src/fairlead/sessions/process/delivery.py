@@ -1,7 +1,9 @@
-"""Delivery of messages: a sender can wait until a message leaves the queue, and gets an error if delivery failed."""
+"""Waiting for a session: until a message has left the queue (with an error if it was not delivered), and until the
+session has nothing more to do."""
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from fairlead.model import events as ev
 from fairlead.model.errors import AgentFailed
@@ -9,6 +11,8 @@ from fairlead.model.formats.bounded_tables import keep_newest
 from fairlead.model.ids import MessageId
 from fairlead.sessions.commit import SessionCore
 
+WORKING: Final = "working"
+"""`SessionState.phase` of a session with a turn or queued messages."""
 FAILED_KEPT = 64
 """Recent failures that are kept for callers that ask a moment later."""
 
@@ -35,3 +39,32 @@ class DeliveryWaiters:
         failure = self._failed.get(message)
         if failure is not None:
             raise AgentFailed(failure.message, **failure.data)
+
+
+class TurnWaiters:
+    """Callers that wait until the session neither works nor has queued messages, or waits for a person."""
+
+    def __init__(self, core: SessionCore) -> None:
+        self._core = core
+        self._waiting: set[asyncio.Event] = set()
+
+    def committed(self) -> None:
+        if self._core.state.phase != WORKING:
+            self.release()
+
+    def release(self) -> None:
+        for waiting in self._waiting:
+            waiting.set()
+
+    async def wait(self, seconds: float) -> str:
+        """Wait at most `seconds`; return the session's state."""
+        if self._core.state.phase == WORKING:
+            ended = asyncio.Event()
+            self._waiting.add(ended)
+            timer = self._core.services.clock.call_later(seconds, ended.set)
+            try:
+                await ended.wait()
+            finally:
+                timer.cancel()
+                self._waiting.discard(ended)
+        return self._core.state.phase

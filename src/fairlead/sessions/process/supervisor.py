@@ -221,6 +221,7 @@ class AgentSupervisor:
             mcp_servers={
                 name: services.mcp_configs[name] for name in state.settings.mcp_servers if name in services.mcp_configs
             },
+            env=services.agent_env(state.session, state.owner),
         )
 
     async def _launch(self, *, resume: bool) -> Agent:
