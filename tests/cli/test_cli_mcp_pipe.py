@@ -3,14 +3,16 @@
 import asyncio
 import io
 import json
+import os
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fairlead.cli.endpoint import session_endpoint
 from fairlead.cli.errors import Unreachable
 from fairlead.cli.mcp_pipe import MOST_REQUESTS, McpPipe, headers_of, lines_of
+from fairlead.cli.session_process import session_endpoint
 from fairlead.clients.mcp import rpc
 from fairlead.clients.mcp.endpoint import BODY_LIMIT
 from patience import PATIENCE
@@ -148,4 +150,25 @@ def test_inside_a_session_the_sessions_own_token_is_used() -> None:
     env = {"FAIRLEAD_SESSION_URL": "http://127.0.0.1:1/", "FAIRLEAD_SESSION_TOKEN": "own", "FAIRLEAD_TOKEN": "admins"}
     found = session_endpoint(env)
     assert found is not None and (found.url, found.token) == ("http://127.0.0.1:1", "own")
-    assert session_endpoint({"FAIRLEAD_TOKEN": "admins"}) is None
+    assert session_endpoint({"FAIRLEAD_TOKEN": "admins"}, Path("/nowhere")) is None
+
+
+def test_an_agent_that_hides_its_variables_from_its_servers_is_found_by_its_processes(tmp_path: Path) -> None:
+    """The process above this one has no variables, the one above it belongs to another user, the next has them."""
+
+    def process(number: int, parent: int, environ: bytes | None) -> None:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "stat").write_text(f"{number} (a (b) c) S {parent} 1 1")
+        if environ is not None:
+            (folder / "environ").write_bytes(environ)
+
+    process(os.getppid(), 10_000_002, b"PATH=/bin\0odd\0\xff=\xff\0")
+    process(10_000_002, 10_000_003, None)
+    assert session_endpoint({}, tmp_path) is None
+    process(10_000_003, 1, b"A=b\0FAIRLEAD_SESSION_URL=http://127.0.0.1:1\0FAIRLEAD_SESSION_TOKEN=own\0")
+    found = session_endpoint({"FAIRLEAD_TOKEN": "admins"}, tmp_path)
+    assert found is not None and found.token == "own"
+    (tmp_path / "10000003" / "environ").write_bytes(b"FAIRLEAD_SESSION_TOKEN=own\0")
+    (tmp_path / "10000003" / "stat").write_text("10000003 (x) S 10000003 1 1")
+    assert session_endpoint({}, tmp_path) is None, "it ends, whatever the table says"

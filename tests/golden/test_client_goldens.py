@@ -47,3 +47,10 @@ def test_every_shared_session_has_a_protocol_that_uses_it() -> None:
         for case in case_names(protocol)
         if log_file(protocol, case).parent.parent.name == "sessions"
     }
+
+
+@pytest.mark.parametrize("protocol", sorted({*PROTOCOLS} - {"direct"}))
+def test_every_protocol_shows_that_an_agent_sent_a_message(protocol: str) -> None:
+    """The direct protocol shows no prompts of other clients at all, as the CLI does not repeat its input."""
+    shown = "".join(path.read_text() for path in (GOLDEN / protocol / "from-an-agent").glob("*.json*"))
+    assert "[From the agent of session 22222222-2222-4222-8222-222222222222, depth 1 of 2." in shown

@@ -80,6 +80,10 @@ class AcpPipe:
 
     # --- the threads
 
+    def _call(self, callback: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the command has ended before this thread
+            self._loop.call_soon_threadsafe(callback)
+
     def _read(self) -> None:
         """Send each line, then read on."""
         try:
@@ -88,11 +92,11 @@ class AcpPipe:
                     self._forward(line)
             for line in self._lines.end():
                 self._forward(line)
-        except ConnectionClosed:
-            return  # the receiving side reports it
+        except (ConnectionClosed, RuntimeError):
+            return  # the receiving side reports it, or the command has ended
         except OSError:
             pass
-        self._loop.call_soon_threadsafe(self._end)
+        self._call(self._end)
 
     def _forward(self, line: bytes | Oversize) -> None:
         if isinstance(line, Oversize):
@@ -110,6 +114,6 @@ class AcpPipe:
                 while data:
                     data = data[os.write(self._target, data) :]
             except OSError:  # nothing reads our answers any more
-                self._loop.call_soon_threadsafe(self._end)
+                self._call(self._end)
                 return
-            self._loop.call_soon_threadsafe(written)
+            self._call(written)

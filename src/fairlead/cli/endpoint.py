@@ -9,7 +9,6 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from fairlead import config
-from fairlead.agents.environment import SESSION_TOKEN, SESSION_URL
 from fairlead.auth.origins import is_loopback
 from fairlead.cli.errors import Denied, Unreachable, UsageError
 
@@ -70,13 +69,6 @@ class EndpointOptions(msgspec.Struct, frozen=True):
         if self.data or own or is_on_loopback(url):
             return token_of(folder)
         raise Denied(f"{url} needs a token: give it with FAIRLEAD_TOKEN or --token.")
-
-
-def session_endpoint(env: Mapping[str, str]) -> GatewayEndpoint | None:
-    """Return the gateway that runs the session of this process, with the token of the session's agent, if there is
-    one."""
-    url, token = env.get(SESSION_URL, ""), env.get(SESSION_TOKEN, "")
-    return GatewayEndpoint(checked_url(url), token, own=True) if url and token else None
 
 
 def checked_url(text: str) -> str:

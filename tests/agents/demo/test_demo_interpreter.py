@@ -16,7 +16,7 @@ from fairlead.model.ids import CallId, EventId, MessageId, RequestId, SessionId,
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 MESSAGE = MessageId("m")
-BLOCK = {"message": MESSAGE, "block": 0}
+BLOCK: dict[str, Any] = {"message": MESSAGE, "block": 0}
 
 
 class DemoLog:

@@ -93,7 +93,8 @@ def test_a_modern_client_discovers_and_lists_without_a_handshake() -> None:
 
 
 def test_the_answers_to_a_legacy_client_have_no_modern_fields() -> None:
-    result = body_of(answered(request("tools/list"), {"mcp-protocol-version": "2025-06-18"}))["result"]
+    headers = {"mcp-protocol-version": "2025-06-18", "mcp-session-id": "of-another-server", "last-event-id": "7"}
+    result = body_of(answered(request("tools/list"), headers))["result"]
     assert list(result) == ["tools"]
     assert body_of(answered(request("ping", id="x"))) == {"jsonrpc": "2.0", "id": "x", "result": {}}
 

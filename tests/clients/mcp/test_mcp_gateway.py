@@ -129,11 +129,15 @@ async def in_a_session_the_pipe_uses_the_sessions_token(gateway: TwoUserGateway,
     env = {"PATH": "/usr/bin:/bin", "FAIRLEAD_URL": gateway.url, "FAIRLEAD_TOKEN": gateway.tokens["admin"]}
     env |= {"FAIRLEAD_SESSION_URL": gateway.url, "FAIRLEAD_SESSION_TOKEN": token}
     pipe = asyncio.subprocess.PIPE
-    child = await asyncio.create_subprocess_exec(FAIRLEAD, "mcp", env=env, stdin=pipe, stdout=pipe)
     line = json.dumps({"jsonrpc": "2.0", "id": 4, "method": "tools/list"}).encode() + b"\n"
-    out, _ = await asyncio.wait_for(child.communicate(line), PATIENCE)
-    answer = json.loads(out)
-    assert answer["id"] == 4 and "the setting agent_access" in answer["error"]["message"] and child.returncode == 0
+    # An agent that starts its servers with an environment of their own does not hide its session.
+    stripped = f"env -i FAIRLEAD_URL=$FAIRLEAD_URL FAIRLEAD_TOKEN=$FAIRLEAD_TOKEN {FAIRLEAD} mcp; exit $?"
+    for argv in ((FAIRLEAD, "mcp"), ("sh", "-c", stripped)):
+        child = await asyncio.create_subprocess_exec(*argv, env=env, stdin=pipe, stdout=pipe)
+        out, _ = await asyncio.wait_for(child.communicate(line), PATIENCE)
+        answer = json.loads(out)
+        assert answer["id"] == 4 and "the setting agent_access" in answer["error"]["message"], argv
+        assert child.returncode == 0
 
 
 async def test_scopes_limit_people_and_the_setting_limits_agents(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.context import CommandContext, command
-from fairlead.cli.endpoint import session_endpoint
 from fairlead.cli.errors import UsageError
 from fairlead.cli.options import split_list
 
@@ -35,6 +34,7 @@ async def mcp(
             raise UsageError(f"--allow {name[:40]!r} does not exist. There is only: --allow send")
     from fairlead.cli.client import McpClient
     from fairlead.cli.mcp_pipe import McpPipe, lines_of
+    from fairlead.cli.session_process import session_endpoint
 
     # Inside a session of the gateway its own token comes before all others, so that the gateway knows the session.
     own = session_endpoint(os.environ)
