@@ -213,6 +213,37 @@ def test_a_subagent_is_suspended_with_its_request_and_started_again_with_its_par
     }
 
 
+def test_the_rest_of_a_text_whose_beginning_left_the_log_is_sent() -> None:
+    """The interrupted run sent its first pieces; the block has replaced them when the next run reads the log."""
+    begin: Log = [BEGIN, PROMPT, delta("Hel", 0), called("c1"), asked("r1", "c1")]
+    entries = log_of(begin).entries
+    run = Offline().feed(entries).settle()
+    piece, last = entries[2].seq, entries[-1].seq
+    message = MessageId("msg_None")
+    whole = ev.Text(id=named(7), turn=T1, message=message, block=0, text="Hello", marks=((piece, 3), (last + 1, 4)))
+    later = log_of([*begin, resolved("r1", "c1"), delta("l", 3), whole, done("c1"), END]).entries
+    kept = [entry for entry in later if entry.kind != "text.delta"]
+    again = Offline(RunEncoder(thread="thread", run="run", sent_up_to=last), run.client).feed(kept)
+    assert again.client.message("msg_None.0") == {"id": "msg_None.0", "role": "assistant", "content": "Hello"}
+
+
+def test_a_run_that_begins_inside_a_text_sends_the_whole_text() -> None:
+    whole = ev.Text(id=named(7), turn=T1, message=MessageId("msg_None"), block=0, text="Hello")
+    run = Offline().feed(log_of([delta("lo", 3), whole, END]).entries)
+    assert [one["delta"] for one in events_of(run.data) if "delta" in one] == ["Hello"]
+
+
+def test_all_calls_of_one_answer_are_in_one_row() -> None:
+    entries = log_of([BEGIN, PROMPT, called("c1"), called("x", "msg_2"), called("c2"), END]).entries
+    rows = {message["id"]: message for message in rows_of(entries)}
+    assert [call["id"] for call in rows["msg_1"]["toolCalls"]] == ["c1", "c2"]
+    reducer = HistoryReducer(SESSION)
+    made = [row for entry in entries for row in reducer.step(entry)]
+    assert isinstance(made[-1], ReplaceRow)
+    early = message_of_row(made[-1].data, entries[2].seq)
+    assert early is not None and [call["id"] for call in early["toolCalls"]] == ["c1"], "as it was before the second"
+
+
 def test_a_run_waits_for_the_turn_of_its_own_message() -> None:
     other = TurnId("t0")
     first: Log = [
@@ -290,6 +321,7 @@ def rows_of(entries: Sequence[Entry]) -> list[Event]:
     reducer, rows = HistoryReducer(SESSION), dict[str, bytes]()
     for entry in entries:
         for made in reducer.step(entry):
+            assert isinstance(made, ReplaceRow if made.key in rows else NewRow)  # type: ignore[union-attr]
             assert isinstance(made, NewRow | ReplaceRow)
             rows[made.key] = made.data
     found = (message_of_row(data, entries[-1].seq) for data in rows.values())

@@ -1,13 +1,16 @@
 """AG-UI on a running gateway with the demo agent: repeated runs, other clients, scopes, and hostile input."""
 
 import asyncio
+import contextlib
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clients.agui.harness import AgUiGateway, Page, kinds
+from clients.agui.harness import AgUiGateway, Page, kinds, open_gateway
 from fairlead_testing.agui_client import events_of
+from local_http import local_client
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -270,3 +273,20 @@ async def test_a_revoked_credential_ends_its_run(gateway: AgUiGateway) -> None:
                 assert revoked.status_code in (200, 204), revoked.text
                 made = {}
     assert (seen[-1]["type"], seen[-1]["code"]) == ("RUN_ERROR", "not_allowed")
+
+
+async def test_a_gateway_that_stops_ends_its_runs(tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    async with asyncio.timeout(PATIENCE), contextlib.AsyncExitStack() as stack:
+        async with open_gateway(tmp_path) as gateway:
+            page = gateway.page()
+            page.write("SCRIPT:slow 400")
+            headers = {"Authorization": f"Bearer {gateway.gateway.token}"}
+            client = await stack.enter_async_context(local_client(base_url=gateway.gateway.url, headers=headers))
+            answer = await stack.enter_async_context(client.stream("POST", "/v1/agui", json=page.input()))
+            chunks = answer.aiter_bytes()
+            while "TEXT_MESSAGE_CONTENT" not in kinds(seen):
+                seen += events_of(await anext(chunks))
+        async for chunk in chunks:
+            seen += events_of(chunk)
+    assert (seen[-1]["type"], seen[-1]["code"]) == ("RUN_ERROR", "stopping")
