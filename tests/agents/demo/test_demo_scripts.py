@@ -241,3 +241,11 @@ def test_a_background_task_notification_is_answered_with_a_sentence() -> None:
 def test_a_continuation_request_after_a_cut_stream_is_a_retry() -> None:
     call = read_conversation([user("SCRIPT:cut"), ANSWER, user("Your response above was cut off. Go on.")])
     assert (call.name, call.attempt) == ("cut", 1)
+
+
+def test_an_mcp_tool_is_called_with_the_given_input() -> None:
+    assert blocks("SCRIPT:mcp") == [ToolUse("mcp__demo__add", {"a": 1, "b": 2})]
+    assert blocks("SCRIPT:mcp mcp__x__y") == [ToolUse("mcp__x__y", {"a": 1, "b": 2})]
+    assert blocks('SCRIPT:mcp mcp__x__y {"limit": 3}') == [ToolUse("mcp__x__y", {"limit": 3})]
+    for wrong in ("[]", "{", "x"):
+        assert "a JSON object" in only_text(blocks(f"SCRIPT:mcp mcp__x__y {wrong}"))
