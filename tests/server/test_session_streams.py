@@ -27,10 +27,10 @@ class Words(EncoderWithoutSignals, frozen=True):
         return entry.event, entry.event
 
     def finished(self, context: Any) -> bool:
-        return context == "end"
+        return bool(context == "end")
 
     def settling(self, context: Any) -> bool:
-        return context == "asks"
+        return bool(context == "asks")
 
     def settled(self, context: Any) -> bytes:
         return b"settled"
