@@ -6,7 +6,7 @@ import pytest
 
 from tooling.fake_programs import put_npm
 from tools.acp_clients import ACP_CLIENTS
-from tools.agui_sdks import CLIENT
+from tools.agui_sdks import CLIENT, LOCK
 from tools.browser import XTERM
 from tools.clis import InstallFailed
 from tools.happy_wire import WIRE
@@ -58,3 +58,9 @@ def test_everything_in_the_lock_has_its_hash_and_names_no_host(locked: Locked) -
     lock = (locked.pinned / "package-lock.json").read_text()
     assert lock.count('"integrity": "sha512-') == lock.count('"node_modules/')
     assert '"resolved"' not in lock
+
+
+def test_the_python_models_of_agui_are_pinned_by_hash() -> None:
+    pinned = LOCK.read_text().replace("\\\n", " ").splitlines()
+    assert any(line.startswith("ag-ui-protocol==1.0.0 ") for line in pinned)
+    assert all("==" in line and "--hash=sha256:" in line for line in pinned)

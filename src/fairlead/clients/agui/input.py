@@ -61,7 +61,6 @@ class RunAgentInput(msgspec.Struct, frozen=True):
 def read_input(body: bytes) -> RunAgentInput:
     """Decode and check a body. BadRequest describes a fault."""
     given = read_json(body, RunAgentInput)
-    given.cwd  # noqa: B018  # raises BadRequest
     names: list[tuple[str, Any]] = [("threadId", given.thread), ("runId", given.run)]
     names += [("interruptId", entry.interrupt) for entry in given.resume]
     for message in given.messages:

@@ -85,7 +85,8 @@ def run(request: Request) -> Steps:
     if given.resume:
         require_scope(request.who, "approve")
     session = session_of(request.who.credential, given.thread)
-    view = yield from _opened(session, given, request.params.get("agent", ""))
+    create = cmd.Create(session=session, cwd=given.cwd, agent=request.params.get("agent", ""), key=f"agui/{session}")
+    view = yield from _opened(create)
     past = yield from _read_past(session)
     resumed = yield from _resume(session, given, view)
     fresh, target = yield from _new_messages(session, given, view)
@@ -122,22 +123,24 @@ def run(request: Request) -> Steps:
     )
 
 
-def _opened(session: SessionId, given: RunAgentInput, agent: str) -> Generator[Step, Any, SessionView]:
+def _opened(create: cmd.Create) -> Generator[Step, Any, SessionView]:
     """The session of the thread, created if it is new."""
+    known = GetSession(create.session)
     try:
-        return (yield from do(GetSession(session)))
+        return (yield from do(known))
     except NotFound:
-        create = cmd.Create(session=session, cwd=given.cwd, agent=agent, key=f"agui/{session}")
         yield from do(create)
     try:
-        return (yield from do(GetSession(session)))
+        return (yield from do(known))
     except NotFound:
         # The key was used, but the gateway died before it created the session.
         yield from do(msgspec.structs.replace(create, key=""))
-        return (yield from do(GetSession(session)))
+        return (yield from do(known))
 
 
 def _read_past(session: SessionId) -> Generator[Step, Any, Past]:
+    # Before the rows: so they have all messages up to the turn that runs.
+    state = read_state((yield from do(ReadProjection(session, NAME))))
     page = yield from do(ReadRows(session, NAME, limit=_PAGE))
     rows, size = list(page.rows), sum(len(row.data) for row in page.rows)
     while rows and rows[0].ordinal > 1 and len(rows) < _HISTORY_ROWS and size < _HISTORY_BYTES:
@@ -145,7 +148,6 @@ def _read_past(session: SessionId) -> Generator[Step, Any, Past]:
         if not earlier.rows:
             break
         rows, size = [*earlier.rows, *rows], size + sum(len(row.data) for row in earlier.rows)
-    state = read_state((yield from do(ReadProjection(session, NAME))))
     return Past(state, tuple(rows), page.seq, not rows or rows[0].ordinal == 1)
 
 
