@@ -97,7 +97,7 @@ def test_events_that_are_read_again_from_the_agents_file_are_known() -> None:
 def test_a_process_that_died_before_it_wrote_anything_does_not_repeat_the_turn_of_the_one_before() -> None:
     log = DemoLog()
     log.prompt()
-    said = encode_event(ev.Text(id=numbered("p", 1, "text"), **BLOCK, text="hello"))
+    said = encode_event(ev.Text(id=numbered("p", 1, "text"), message=MESSAGE, block=0, text="hello"))
     ended = encode_event(ev.TurnEnded(id=numbered("p", 2, "turn.ended"), status="completed"))
     assert len([*log.line(said), *log.line(ended)]) == 2
     log.exits()
