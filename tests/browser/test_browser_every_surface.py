@@ -3,6 +3,7 @@ VS Code, the web UI, an ACP editor and a MyLifeDB client. Each says something, e
 
 import asyncio
 import os
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,6 +34,13 @@ expect.set_options(timeout=PATIENCE * 1000)
 PROGRAM = Path(__file__).resolve().parents[1] / "e2e" / "shim" / "shared_session_sdk.py"
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "pictures" / "every-surface.png"
 """Written with FAIRLEAD_WRITE=1."""
+
+
+HIDE_FOLDER = """(folder) => {
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) walk.currentNode.data = walk.currentNode.data.replace(folder, "~/project");
+}"""
+"""The picture shows no folder of the machine on which it was made."""
 
 
 class Surfaces:
@@ -70,7 +78,7 @@ class Surfaces:
     async def settle(self, surface: str) -> None:
         """A command waits for permission on all surfaces; it is answered on one, and no surface asks any more."""
         made = self.folder / f"by-{surface}"
-        await tell(self.sdk, f"SCRIPT:bash touch {made}")
+        await tell(self.sdk, f"SCRIPT:bash touch {made.name}")
         await self.sdk.until(lambda line: "asked" in line)
         allow = self.web.get_by_role("button", name="Allow once")
         in_vscode = self.vscode.page.locator(".monaco-button:visible", has_text="Allow")
@@ -159,6 +167,15 @@ async def test_one_session_on_every_surface(chromium: Browser, tmp_path: Path) -
                 await everyone_takes_part(chromium, host, sdk)
 
 
+async def write_picture(browser: Browser, screens: list[bytes]) -> None:
+    """The screens side by side, for the documentation."""
+    images = "".join(f'<img src="data:image/png;base64,{b64encode(screen).decode()}">' for screen in screens)
+    page = await browser.new_page(viewport={"width": 1480, "height": 500})
+    await page.set_content(f"<style>body{{margin:8px;display:flex;gap:8px}}img{{height:484px}}</style>{images}")
+    await page.screenshot(path=PICTURE)
+    await page.close()
+
+
 async def everyone_takes_part(chromium: Browser, host: VsCodeHost, sdk: Caller) -> None:
     gateway = host.gateway
     await tell(sdk, "SCRIPT:text one session")
@@ -184,10 +201,11 @@ async def everyone_takes_part(chromium: Browser, host: VsCodeHost, sdk: Caller) 
         for surface in ("sdk", "vscode", "web", "editor", "mylifedb"):
             await surfaces.say(surface, f"SCRIPT:text said by {surface}")
             await surfaces.all_see(f"said by {surface}")
+        if os.environ.get("FAIRLEAD_WRITE"):
+            await web.evaluate(HIDE_FOLDER, str(gateway.cwd))
+            await write_picture(chromium, [await vscode.page.screenshot(), await web.screenshot()])
         for surface in ("sdk", "vscode", "web", "editor", "mylifedb"):
             await surfaces.settle(surface)
-        if os.environ.get("FAIRLEAD_WRITE"):
-            await vscode.page.screenshot(path=PICTURE)
     log = await gateway.stored(session)
     assert [line["status"] for line in log if line["type"] == "turn.ended"] == ["completed"] * 11
     assert len([line for line in log if line["type"] == "agent.started"]) == 1
