@@ -239,7 +239,7 @@ class App:
         """Wait for an answer that may take hours, until the client disconnects or the server stops."""
         work = await run_until(answering, wait_disconnected(receive), self._stopping.wait())
         if work.cancelled():
-            raise _stopping()
+            raise Stopping
         return work.result()
 
     def stop(self) -> None:
@@ -247,7 +247,7 @@ class App:
         self._stopping.set()
         for listener in tuple(self._listening):
             listener.close()
-        self._streams.stop(_stopping())
+        self._streams.stop(Stopping())
 
     def _missing(self, head: Head) -> Response:
         methods = self.table.methods(head.path)
@@ -381,10 +381,6 @@ class App:
             return error_response(error)
         except Exception as error:
             return error_response(unexpected(error, self._parts.fresh(), path))
-
-
-def _stopping() -> Stopping:
-    return Stopping("The gateway is stopping: send the request again when it is back.")
 
 
 def _own(version: str, served: list[str]) -> ClientProtocol:

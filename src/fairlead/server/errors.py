@@ -60,6 +60,9 @@ class ProjectionClash(CannotServe, code="view_clash"):
 class Stopping(FairleadError, code="stopping", status=503):
     """The server stops before the answer is ready: the client may send the request again when the gateway is back."""
 
+    def __init__(self) -> None:
+        super().__init__("The gateway is stopping: send the request again when it is back.")
+
 
 def error_response(error: FairleadError, worded: Refused | None = None) -> Response:
     """Build the response to an error. `worded` formats it for a protocol."""

@@ -143,7 +143,7 @@ async def test_a_page_keeps_its_own_state_and_messages_and_learns_that_its_tools
     assert page.client.messages[1]["id"] == "m-1"
 
 
-async def test_mode_and_title_change_while_a_run_goes_on(gateway: AgUiGateway) -> None:
+async def test_the_title_changes_while_a_run_goes_on(gateway: AgUiGateway) -> None:
     page = gateway.page()
     page.write("SCRIPT:slow 3")
     running = asyncio.create_task(page.run())
