@@ -144,6 +144,7 @@ async def test_an_agent_only_starts_and_sends(harness: CoreHarness, kind: type[A
     given = {"request": "r", "behavior": "allow", "message": "m", "mode": "plan", "model": "x", "budget": 1}
     given |= {"settings": cmd.Settings(), "child": THIRD, "position": 0, "title": "t", "subtype": "x", "link": "stdio"}
     given |= {"variables": {"TEAM": "x"}, "content": (TextBlock("hello"),), "session": SESSION}
+    given |= {"version": "2.1.325", "agent_session": SESSION}
     fields = {name: given[name] for name in kind.__struct_fields__ if name in given}
     before = await harness.kinds()
     # Even with the scopes of an admin.
