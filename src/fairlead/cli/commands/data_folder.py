@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairlead.cli.context import CommandContext, command
-from fairlead.cli.endpoint import read_server_file
-from fairlead.cli.errors import CliError, CommandFailed, Missing, UsageError
 from fairlead.cli.options import Yes, confirm
 from fairlead.cli.output import hint, json_line, progress_bar, size, table
+from fairlead.client.endpoint import read_server_file
+from fairlead.client.errors import ClientError, CommandFailed, Missing, UsageError
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
@@ -231,7 +231,7 @@ async def _delete(api: "Api", found: "list[Summary]", *, json: bool) -> int:
         for summary in progress.track(found):
             try:
                 await api.call("DELETE", f"/v1/sessions/{summary.session}", dict[str, Any])
-            except CliError as error:
+            except ClientError as error:
                 hint(f"{summary.session}: {error.message}")
                 continue
             done += 1
