@@ -42,9 +42,8 @@ async def test_a_conversation(gateway: GatewayInfo, project: Path) -> None:
         assert isinstance(asked, ev.PermissionRequested)
         assert [ev.decode(bytes(pending.event)) for pending in (await session.view()).pending] == [asked]
         await session.allow(asked.request)
-        with pytest.raises(CommandFailed) as late:
+        with pytest.raises((Missing, CommandFailed)):
             await session.deny(asked.request)
-        assert late.value.code == "stale"
 
         rest = await until(session, ev.TurnEnded, first[-1].seq, first[-1].log_id)
         assert (project / "made").exists()

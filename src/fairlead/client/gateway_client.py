@@ -128,5 +128,5 @@ class GatewayClient:
         return SessionClient(self, id)
 
     async def answer(self, request: str, body: AnswerBody) -> Reply:
-        """Answer a permission request, a question or a plan. The first answer wins; a later one gets `stale`."""
+        """Answer a permission request, a question or a plan. The first answer wins: a later one is refused."""
         return await self.post(f"/v1/permissions/{segment(request)}", Reply, body)
