@@ -124,6 +124,7 @@ def measure(folder: Path, top: int) -> "tuple[list[tuple[str, int]], list[tuple[
     from fairlead.sessions.transcripts.archive import ARCHIVE, ArchiveState
     from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect
     from fairlead.stores.sqlite.errors import translating
+    from fairlead.transcripts.database import FILE as TRANSCRIPTS
     from fairlead.uploads.service import FOLDER as UPLOADS
 
     database = folder / DATABASE
@@ -148,6 +149,7 @@ def measure(folder: Path, top: int) -> "tuple[list[tuple[str, int]], list[tuple[
         ("search index", _bytes(folder, SEARCH)),
         ("large records", sum(_below(folder / name) for name in (SPILL, OVERSIZE))),
         ("uploads", _below(folder / UPLOADS)),
+        ("stored transcripts", _bytes(folder, TRANSCRIPTS)),
     ]
     used = [(name, max(0, count)) for name, count in kinds]
     return used, [tuple(row) for row in sessions], ArchiveState(archive.limit, kept)
