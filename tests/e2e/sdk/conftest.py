@@ -1,12 +1,10 @@
 """A gateway with the demo agent, and programs in the environment of the official SDK, which reach only loopback."""
 
 import asyncio
-import json
 import os
 import sysconfig
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +16,7 @@ from tools.agent_sdks import python_program
 
 HERE = Path(__file__).parent
 PATHS = f"{HERE.parents[2] / 'src'}:{sysconfig.get_paths()['purelib']}"
-RunInSdk = Callable[..., Awaitable[list[dict[str, Any]]]]
+RunInSdk = Callable[..., Awaitable[list[str]]]
 
 
 @pytest.fixture
@@ -39,13 +37,13 @@ async def gateway(tmp_path: Path, project: Path) -> AsyncIterator[GatewayInfo]:
 
 @pytest.fixture
 def run_in_sdk(tmp_path: Path) -> RunInSdk:
-    """Runs a program of this folder to its end; returns the lines that it printed."""
+    """Runs a program, of this folder or by its path, to its end; returns the lines that it printed."""
     if reason := why_not_isolated():
         pytest.skip(reason)
     if not python_program().exists():
         pytest.skip("the Python SDK is not fetched: python -m tools.agent_sdks")
 
-    async def run(program: str, *words: str) -> list[dict[str, Any]]:
+    async def run(program: str, *words: str) -> list[str]:
         process = await asyncio.create_subprocess_exec(
             *(str(python_program()), str(HERE / program), PATHS, *words),
             env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
@@ -55,6 +53,6 @@ def run_in_sdk(tmp_path: Path) -> RunInSdk:
         async with asyncio.timeout(PATIENCE):
             output, errors = await process.communicate()
         assert process.returncode == 0, errors.decode()
-        return [json.loads(line) for line in output.splitlines()]
+        return output.decode().splitlines()
 
     return run
