@@ -53,7 +53,7 @@ async def test_a_conversation(gateway: GatewayInfo, project: Path) -> None:
         assert whole <= stored
 
         await session.send("SCRIPT:slow 400")
-        await until(session, ev.TurnStarted, rest[-1].seq, rest[-1].log_id)
+        await until(session, ev.TextDelta, rest[-1].seq, rest[-1].log_id)
         await session.interrupt()
         ended = (await until(session, ev.TurnEnded, rest[-1].seq, rest[-1].log_id))[-1].event
         assert isinstance(ended, ev.TurnEnded)

@@ -44,7 +44,8 @@ async def main(url: str, token: str, folder: str) -> None:
             say(prompt=prompt, **await receive(client.receive_response()))
         await client.query("SCRIPT:slow 400")
         messages = client.receive_response()
-        await anext(messages)
+        while "tick" not in str(await anext(messages)):
+            pass
         await client.interrupt()
         say(prompt="interrupted", **await receive(messages))
     say(asked=asked, ready=transport.is_ready())
