@@ -17,10 +17,11 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from fairlead.client.connection import open_socket, response_error, unreachable
 from fairlead.client.errors import CommandFailed, Unreachable
 from fairlead.client.gateway_client import GatewayClient, connect
-from fairlead.client.session_client import SessionClient
 from fairlead.model.commands import Settings
 
 PATH: Final = "/v1/sessions/ws/{session}/subscribe"
+QUIET_SECONDS: Final = 5.0
+"""How long nothing may come before the session is asked whether it works at all."""
 CLOSE_SECONDS: Final = 5.0
 """The SDK waits for `close` without a limit of its own."""
 
@@ -95,19 +96,34 @@ class FairleadTransport:
         """Yield what the agent writes, until the input has ended and nothing is left to do. Raises Unreachable if the
         connection breaks; a new transport with the same `session` continues."""
         _, socket = self._open()
-        try:
-            async for frame in socket:
-                for line in frame.splitlines():
-                    message = msgspec.json.decode(line)
-                    if message.get("type") == "result":
-                        self._unanswered = False
-                    yield message
-                    if message.get("type") == "result" and await self._is_over():
-                        return
-        except ConnectionClosed as error:
-            raise _lost(error) from error
-        if not self._input_ended:
-            raise Unreachable("The gateway closed the connection.")
+        while True:
+            try:
+                frame = await self._receive(socket)
+            except ConnectionClosed as error:
+                if self._input_ended:
+                    return
+                raise _lost(error) from error
+            for line in frame.splitlines():
+                message = msgspec.json.decode(line)
+                if message.get("type") == "result":
+                    self._unanswered = False
+                yield message
+                if message.get("type") == "result" and await self._is_over():
+                    return
+
+    async def _receive(self, socket: ClientConnection) -> str | bytes:
+        """Wait for a frame. Raises CommandFailed if a message was sent, and the session is idle without a result: the
+        agent died, or another client took the message out of the queue."""
+        idle = 0
+        while True:
+            try:
+                async with asyncio.timeout(QUIET_SECONDS):
+                    return await socket.recv()
+            except TimeoutError:
+                # Twice: a result may be on its way while the session is idle already.
+                idle = idle + 1 if self._unanswered and await self._is_idle() else 0
+                if idle > 1:
+                    raise CommandFailed("The session is idle, and the message has no result.") from None
 
     async def end_input(self) -> None:
         """Let `read_messages` end with the turns that are still to come."""
@@ -116,9 +132,12 @@ class FairleadTransport:
             await self._socket.close()
 
     async def _is_over(self) -> bool:
-        if not self._input_ended or self._unanswered or self._gateway is None or self.session is None:
-            return False
-        view = await SessionClient(self._gateway, self.session).view()
+        return self._input_ended and not self._unanswered and await self._is_idle()
+
+    async def _is_idle(self) -> bool:
+        if self._gateway is None or self.session is None:
+            return True
+        view = await self._gateway.session(self.session).view()
         return view.turn is None and not view.queue
 
     async def close(self) -> None:
