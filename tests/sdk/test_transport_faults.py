@@ -40,7 +40,7 @@ async def test_a_message_without_a_result_is_an_error(
     monkeypatch.setattr(transport, "QUIET_SECONDS", 0.05)
     link = FairleadTransport(gateway.url, gateway.token, cwd=str(tmp_path))
     await link.connect()
-    await link.write(line(""))
+    await link.write(line([]))
     with pytest.raises(CommandFailed, match="no result"):
         await read(link)
     await link.close()
