@@ -17,7 +17,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from cli.cli_processes import environment
 from cli.conftest import CliGateway, Fairlead
 from fairlead.cli.acp_pipe import AcpPipe
-from fairlead.cli.errors import CommandFailed
+from fairlead.client.errors import CommandFailed
 from patience import PATIENCE
 
 LIMIT = 2 << 20

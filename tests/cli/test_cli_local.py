@@ -11,8 +11,8 @@ import pytest
 
 from cli.conftest import Fairlead
 from fairlead.cli.commands.data_folder import cutoff
-from fairlead.cli.errors import UsageError
 from fairlead.cli.output import ago, size
+from fairlead.client.errors import UsageError
 
 SESSION = "00000000-0000-4000-8000-000000000000"
 NEEDING = [

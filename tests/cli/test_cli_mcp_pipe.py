@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fairlead.cli.errors import Unreachable
 from fairlead.cli.mcp_pipe import MOST_REQUESTS, McpPipe, headers_of, lines_of
 from fairlead.cli.session_process import session_endpoint
+from fairlead.client.errors import Unreachable
 from fairlead.clients.mcp import rpc
 from fairlead.clients.mcp.endpoint import BODY_LIMIT
 from patience import PATIENCE

@@ -15,9 +15,9 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from fairlead.agents.links.framing import LineSplitter, Oversize, encode_line
-from fairlead.cli.client import open_socket, response_error, unreachable
-from fairlead.cli.endpoint import GatewayEndpoint
-from fairlead.cli.errors import CommandFailed
+from fairlead.client.connection import open_socket, response_error, unreachable
+from fairlead.client.endpoint import GatewayEndpoint
+from fairlead.client.errors import CommandFailed
 
 CHUNK = 1 << 16
 TOO_LARGE = -32600
@@ -25,7 +25,7 @@ TOO_LARGE = -32600
 
 
 async def run_pipe(endpoint: GatewayEndpoint, path: str, limit: int) -> None:
-    """Connect stdin and stdout with the socket until stdin ends. Lines have at most `limit` bytes. Raises CliError."""
+    """Connect stdin and stdout with the socket until stdin ends. A line has up to `limit` bytes. Raises ClientError."""
     try:
         async with open_socket(endpoint, path) as socket:
             await AcpPipe(socket, limit).run()

@@ -10,22 +10,22 @@ import signal
 import sys
 import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from functools import partial
 from typing import Any, NoReturn
 
 import msgspec
 
 from fairlead.cli.approval_prompt import Asked, Dialog, Edit
-from fairlead.cli.client import Api, EventLine, Note, SessionWatch
+from fairlead.cli.client import Api
 from fairlead.cli.editor import edit_json
-from fairlead.cli.endpoint import segment
-from fairlead.cli.errors import CliError, CommandFailed, Interrupted, Missing, Unreachable
+from fairlead.cli.errors import Interrupted
 from fairlead.cli.output import hint, raw_line
 from fairlead.cli.printer import Printer
 from fairlead.cli.render import EventRenderer, row
 from fairlead.cli.rules import always
-from fairlead.clients.native.schemas import AnswerBody, PostMessage
+from fairlead.client.errors import ClientError, CommandFailed, Missing, Unreachable
+from fairlead.client.watch import EventLine, Note
+from fairlead.clients.native.schemas import AnswerBody
 from fairlead.model import events as ev
 from fairlead.model.commands import Reply
 from fairlead.model.ids import MessageId
@@ -135,9 +135,8 @@ class ChatLoop:
         self._inbox.put_nowait(partial(handle, *arguments))
 
     async def _watch(self, after: int, log_id: str) -> None:
-        watch = SessionWatch(self._api.locate, self.session, after, log_id)
         try:
-            async with aclosing(watch.items()) as events:
+            async with self._api.session(self.session).stream(after, log_id) as events:
                 async for item in events:
                     await self._room.acquire()
                     self._put(self._received, item)
@@ -252,10 +251,10 @@ class ChatLoop:
 
     async def _answer(self, request: str, body: AnswerBody) -> None:
         try:
-            await self._api.post(f"/v1/permissions/{segment(request)}", Reply, body)
+            await self._api.answer(request, body)
         except Unreachable:
             self._printer.show([row(("— the gateway does not answer; you are asked again when it is back", "yellow"))])
-        except CliError as error:
+        except ClientError as error:
             # Another client answered first, or the answer is not valid: ask again while the request is open.
             self._printer.show([row((f"— {error.message}", "yellow"))])
             if self._options.ask and request in self._asked and error.code != "stale":
@@ -299,8 +298,8 @@ class ChatLoop:
         message = MessageId(str(uuid.uuid4()))
         self._renderer.hidden.add(message)
         try:
-            await self._api.post(f"/v1/sessions/{self.session}/messages", Reply, PostMessage(text=text, id=message))
-        except CliError as error:
+            await self._api.session(self.session).send(text, message=message)
+        except ClientError as error:
             self._printer.show([row((f"— not sent: {error.message}", "red"))])
 
     def _sigint(self, main: "asyncio.Task[Any] | None") -> None:
@@ -323,8 +322,8 @@ class ChatLoop:
         hint("— interrupting; Ctrl-C again leaves it running")
         try:
             if self._mine is None or self._my_turn is not None or not await self._withdraw(self._mine):
-                await self._api.post(f"/v1/sessions/{self.session}/interrupt", Reply, {})
-        except CliError as error:
+                await self._api.session(self.session).interrupt()
+        except ClientError as error:
             hint(f"— {error.message}")
 
     async def _withdraw(self, message: MessageId) -> bool:

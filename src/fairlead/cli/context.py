@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import typer
 
-from fairlead.cli.endpoint import EndpointOptions
 from fairlead.cli.errors import Interrupted
 from fairlead.cli.options import Data, Json, NoColor, Token, Url
 from fairlead.cli.output import console, hint, json_line, print_text, table
+from fairlead.client.endpoint import EndpointOptions
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api

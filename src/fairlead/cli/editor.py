@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.cli.errors import UsageError
+from fairlead.client.errors import UsageError
 
 
 def edit_json(value: object) -> str | None:

@@ -195,7 +195,7 @@ def _read(given: BinaryIO) -> bytes:
 
 def _announce(given: BinaryIO) -> None:
     """Report the session of a CLI that a person started. This runs once per session, so it may be slower."""
-    from fairlead.cli.endpoint import EndpointOptions
+    from fairlead.client.endpoint import EndpointOptions
 
     endpoint = EndpointOptions(os.environ.get("FAIRLEAD_URL"), os.environ.get("FAIRLEAD_TOKEN")).find()
     HookGateway(f"{endpoint.url}/v1/hooks", endpoint.token).ask(STARTING, _read(given), 0.0, COURTESY_S)

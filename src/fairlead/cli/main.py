@@ -12,8 +12,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from fairlead.cli.context import app
-from fairlead.cli.errors import CliError, CommandFailed, ExitCode, from_error
+from fairlead.cli.errors import ExitCode, exit_code, from_error
 from fairlead.cli.output import hint
+from fairlead.client.errors import ClientError, CommandFailed
 from fairlead.model.errors import FairleadError
 
 __all__ = ["app", "main"]
@@ -51,7 +52,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         app(prog_name="fairlead")
-    except CliError as error:
+    except ClientError as error:
         _end(error)
     except FairleadError as error:
         _end(from_error(error))
@@ -75,6 +76,6 @@ def _output_is_closed() -> bool:
         return False
 
 
-def _end(error: CliError) -> NoReturn:
+def _end(error: ClientError) -> NoReturn:
     hint(f"fairlead: {error.message}")
-    sys.exit(error.exit_code)
+    sys.exit(exit_code(error))

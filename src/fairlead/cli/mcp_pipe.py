@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from fairlead.cli.errors import CliError
+from fairlead.client.errors import ClientError
 from fairlead.clients.mcp import rpc
 from fairlead.clients.mcp.endpoint import BODY_LIMIT
 
@@ -18,7 +18,7 @@ MOST_REQUESTS: Final = 16
 """Maximum number of requests in flight; further lines wait."""
 
 Post = Callable[[bytes, Mapping[str, str]], Awaitable[tuple[int, bytes]]]
-"""Sends a message with additional headers; returns the status and the body. Raises CliError."""
+"""Sends a message with additional headers; returns the status and the body. Raises ClientError."""
 
 
 class McpPipe:
@@ -71,7 +71,7 @@ class McpPipe:
     async def _forward(self, line: bytes, id: rpc.Id | None, message: dict[str, Any]) -> None:
         try:
             status, body = await self._post(line, headers_of(message))
-        except CliError as error:
+        except ClientError as error:
             answer = rpc.error_response(rpc.McpError(rpc.INTERNAL_ERROR, error.message), id).body
         else:
             answer = self._answer(status, body, id)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.errors import CommandFailed, UsageError
+from fairlead.client.errors import CommandFailed, UsageError
 
 Url = Annotated[
     str | None,

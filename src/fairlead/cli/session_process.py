@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from fairlead.agents.environment import SESSION_TOKEN, SESSION_URL
-from fairlead.cli.endpoint import GatewayEndpoint, checked_url
+from fairlead.client.endpoint import GatewayEndpoint, checked_url
 
 MOST_ANCESTORS: Final = 64
 _PROC: Final = Path("/proc")

@@ -19,10 +19,10 @@ import msgspec
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from fairlead.cli.client import open_socket, response_error, unreachable
-from fairlead.cli.endpoint import GatewayEndpoint
-from fairlead.cli.errors import CommandFailed, Missing, UsageError
 from fairlead.cli.output import hint
+from fairlead.client.connection import open_socket, response_error, unreachable
+from fairlead.client.endpoint import GatewayEndpoint
+from fairlead.client.errors import CommandFailed, Missing, UsageError
 from fairlead.terminals.screen.modes import CLEAR_HISTORY, UNDO
 
 LEAVE: Final = re.compile(rb"\x1d|\x1b\[93;5(?::1)?u|\x1b\[27;5;93~")
@@ -60,7 +60,7 @@ def _write(data: bytes) -> None:
 
 
 async def attach(endpoint: GatewayEndpoint, session: str, *, view: bool) -> None:
-    """Attach this process's terminal until the person leaves or the program has ended. Raises CliError."""
+    """Attach this process's terminal until the person leaves or the program has ended. Raises ClientError."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("This command needs a terminal. Read the screen with: GET /v1/sessions/ID/terminal")
     try:

@@ -33,6 +33,8 @@ from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
 from fairlead.system.services import ServiceContext
 from fairlead.terminals.registry import TerminalRegistry
+from fairlead.transcripts.database import FILE as TRANSCRIPTS
+from fairlead.transcripts.database import TranscriptDatabase
 from fairlead.uploads.service import FOLDER as UPLOADS
 from fairlead.uploads.service import Uploads
 from fairlead.wiring import agents, settings
@@ -195,7 +197,8 @@ class RunningGateway:
         await core.notifications.begin()
         plugins = settings.plugin_settings(config, env, sandbox.sandbox, owner)
         private = agents.private_files(kinds)
-        return core, service_context(config, env, core, private, (uploads, terminals, plugins)), kinds, agent
+        parts = (uploads, terminals, plugins, TranscriptDatabase(data / TRANSCRIPTS))
+        return core, service_context(config, env, core, private, parts), kinds, agent
 
 
 def _identity_of(folder: Path) -> str:

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from fairlead.cli.context import CommandContext, app, command, examples
-from fairlead.cli.endpoint import segment
-from fairlead.cli.errors import Missing, UsageError
 from fairlead.cli.options import Scopes, checked_scopes
 from fairlead.cli.output import ago, hint
+from fairlead.client.endpoint import segment
+from fairlead.client.errors import Missing, UsageError
 
 User = Annotated[str, typer.Option("--user", metavar="NAME", help="The credential's user (see fairlead user add).")]
 Name = Annotated[str, typer.Argument(help="The user's name.")]

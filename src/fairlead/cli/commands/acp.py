@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 import typer
 
 from fairlead.cli.context import CommandContext, command
-from fairlead.cli.errors import CommandFailed, Unreachable
+from fairlead.client.errors import CommandFailed, Unreachable
 
 
 @command(

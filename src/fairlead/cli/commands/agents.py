@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairlead.cli.context import app, examples
-from fairlead.cli.errors import CliError, UsageError
 from fairlead.cli.options import ConfigFile, Json, NoColor
 from fairlead.cli.output import hint, json_line, table
+from fairlead.client.errors import ClientError, UsageError
 
 if TYPE_CHECKING:
     from fairlead.config import Config
@@ -79,7 +79,7 @@ def add(
     named = os.environ.get("FAIRLEAD_CONFIG")
     file = config or (Path(named) if named else default_file(os.environ))
     if name in load(os.environ, {}, file if file.exists() else None).config.agents:
-        raise CliError(f"The agent {name} is in the settings already: {file}")
+        raise ClientError(f"The agent {name} is in the settings already: {file}")
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     before = file.read_text("utf-8") if file.exists() else ""
     gap = "\n" if before and not before.endswith("\n\n") else ""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairlead.cli.context import CommandContext, command
-from fairlead.cli.endpoint import read_server_file
-from fairlead.cli.errors import CliError, CommandFailed, Missing, UsageError
 from fairlead.cli.options import Yes, confirm
 from fairlead.cli.output import hint, json_line, progress_bar, size, table
+from fairlead.client.endpoint import read_server_file
+from fairlead.client.errors import ClientError, CommandFailed, Missing, UsageError
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
@@ -124,6 +124,7 @@ def measure(folder: Path, top: int) -> "tuple[list[tuple[str, int]], list[tuple[
     from fairlead.sessions.transcripts.archive import ARCHIVE, ArchiveState
     from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect
     from fairlead.stores.sqlite.errors import translating
+    from fairlead.transcripts.database import FILE as TRANSCRIPTS
     from fairlead.uploads.service import FOLDER as UPLOADS
 
     database = folder / DATABASE
@@ -148,6 +149,7 @@ def measure(folder: Path, top: int) -> "tuple[list[tuple[str, int]], list[tuple[
         ("search index", _bytes(folder, SEARCH)),
         ("large records", sum(_below(folder / name) for name in (SPILL, OVERSIZE))),
         ("uploads", _below(folder / UPLOADS)),
+        ("stored transcripts", _bytes(folder, TRANSCRIPTS)),
     ]
     used = [(name, max(0, count)) for name, count in kinds]
     return used, [tuple(row) for row in sessions], ArchiveState(archive.limit, kept)
@@ -231,7 +233,7 @@ async def _delete(api: "Api", found: "list[Summary]", *, json: bool) -> int:
         for summary in progress.track(found):
             try:
                 await api.call("DELETE", f"/v1/sessions/{summary.session}", dict[str, Any])
-            except CliError as error:
+            except ClientError as error:
                 hint(f"{summary.session}: {error.message}")
                 continue
             done += 1

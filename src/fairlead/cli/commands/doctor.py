@@ -14,11 +14,12 @@ import typer
 
 from fairlead import config as settings
 from fairlead.cli.context import CommandContext, command, run_async
-from fairlead.cli.endpoint import EndpointOptions, read_server_file
-from fairlead.cli.errors import CliError, ExitCode
+from fairlead.cli.errors import ExitCode
 from fairlead.cli.options import ConfigFile
 from fairlead.cli.output import console, hint, json_line, size
 from fairlead.cli.sanitize import clean
+from fairlead.client.endpoint import EndpointOptions, read_server_file
+from fairlead.client.errors import ClientError
 
 if TYPE_CHECKING:
     from fairlead.system.sandbox import Sandbox
@@ -195,7 +196,7 @@ async def _gateway(
         async with Api(lambda: endpoint.find(env)) as api:
             health = await api.get("/health", dict[str, Any])
             me = await api.get("/v1/me", dict[str, Any])
-    except CliError as error:
+    except ClientError as error:
         yield Finding("bad", "gateway", error.message.splitlines()[0], "Start it with: fairlead serve")
         return
     where = endpoint.url or getattr(known, "url", "")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.context import app, examples
-from fairlead.cli.errors import UsageError
+from fairlead.client.errors import UsageError
 
 ANNOUNCING_SECONDS = 10
 """Timeout of the session-start hook: if the gateway is slow, the agent starts without it."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairlead.cli.context import CommandContext, command
-from fairlead.cli.errors import CliError, CommandFailed, Missing, Unreachable
 from fairlead.cli.output import hint, json_line, progress_bar, size
+from fairlead.client.errors import ClientError, CommandFailed, Missing, Unreachable
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
@@ -97,7 +97,7 @@ async def _import_all(api: "Api", bodies: list[dict[str, str]], *, json: bool) -
                 raise
             except Unreachable:
                 raise
-            except CliError as error:
+            except ClientError as error:
                 failed += 1
                 if json:
                     json_line({**body, "error": error.message})

@@ -64,7 +64,7 @@ async def search(
     from fairlead.clients.native.schemas import Hits
 
     async with context.api() as api:
-        id = await api.session(session) if session else None
+        id = await api.find_session(session) if session else None
         hits = (await api.get("/v1/search", Hits, q=" ".join(words), limit=limit, session=id)).hits
     if not hits and not context.json:
         hint("No results. New messages are indexed after a moment.")

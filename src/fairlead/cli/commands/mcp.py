@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.context import CommandContext, command
-from fairlead.cli.errors import UsageError
 from fairlead.cli.options import split_list
+from fairlead.client.errors import UsageError
 
 DENIED = (
     "The agents of this gateway may not do this with other sessions: the setting agent_access of the gateway allows it "
@@ -32,7 +32,7 @@ async def mcp(
     for name in allowed:
         if name != "send":
             raise UsageError(f"--allow {name[:40]!r} does not exist. There is only: --allow send")
-    from fairlead.cli.client import McpClient
+    from fairlead.cli.mcp_client import McpClient
     from fairlead.cli.mcp_pipe import McpPipe, lines_of
     from fairlead.cli.session_process import session_endpoint
 

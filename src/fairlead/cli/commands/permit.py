@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairlead.cli.context import CommandContext, command
-from fairlead.cli.endpoint import segment
-from fairlead.cli.errors import CommandFailed, Interrupted, Missing, UsageError
+from fairlead.cli.errors import Interrupted
 from fairlead.cli.options import SessionArg
 from fairlead.cli.output import hint, json_line
+from fairlead.client.errors import CommandFailed, Missing, UsageError
 
 if TYPE_CHECKING:
     from fairlead.cli.approval_prompt import Asked
@@ -54,7 +54,7 @@ async def permit(
     if remember and not allow:
         raise UsageError("--remember needs --allow.")
     async with context.api() as api:
-        view = await api.view(await api.session(session))
+        view = await api.session(await api.find_session(session)).view()
         waiting = _waiting(view, request)
         if allow or deny or answer:
             if len(waiting) > 1:
@@ -113,9 +113,7 @@ def _approval(event: "Asked", message: str, remember: tuple[str, ...], answers: 
 
 
 async def _answer(api: "Api", event: "Asked", body: "AnswerBody") -> object:
-    from fairlead.model.commands import Reply
-
-    reply = await api.post(f"/v1/permissions/{segment(event.request)}", Reply, body)
+    reply = await api.answer(event.request, body)
     hint("Allowed." if body.behavior == "allow" else "Denied.")
     return reply
 

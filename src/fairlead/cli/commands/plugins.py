@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairlead.cli.context import CommandContext, app, command, examples, with_context
-from fairlead.cli.endpoint import segment
-from fairlead.cli.errors import CommandFailed, Missing
 from fairlead.cli.options import Yes, confirm
 from fairlead.cli.output import hint, print_text
 from fairlead.cli.sanitize import visible
+from fairlead.client.endpoint import segment
+from fairlead.client.errors import CommandFailed, Missing
 
 if TYPE_CHECKING:
     from fairlead.plugins.api import PluginView

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairlead.cli.context import CommandContext, command, run_async
-from fairlead.cli.errors import Denied, ExitCode, Unreachable, UsageError
+from fairlead.cli.errors import ExitCode
 from fairlead.cli.options import absolute
 from fairlead.cli.output import hint
+from fairlead.client.errors import Denied, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from fairlead.cli.chat_loop import Accepts
@@ -109,41 +110,36 @@ async def _converse(
 async def _continue(api: "Api", name: str, settings: dict[str, str | None]) -> "SessionView":
     from fairlead.model.commands import Reply
 
-    session = await api.session(name)
+    session = await api.find_session(name)
     changes = {name: value for name, value in settings.items() if value is not None}
     if changes:
         await api.call("PATCH", f"/v1/sessions/{session}/settings", Reply, body=changes)
-    return await api.view(session)
+    return await api.session(session).view()
 
 
 async def _create(api: "Api", cwd: str | None, title: str, agent: str, model: str, mode: str) -> "SessionView":
-    from fairlead.clients.native.schemas import CreateSession
-    from fairlead.model.commands import Reply, Settings
+    from fairlead.model.commands import Settings
 
     folder = absolute(cwd or ".") if api.local else cwd or ""
     settings = Settings(model=model, mode=mode)
-    body = CreateSession(session=str(uuid.uuid4()), cwd=folder, title=title, agent=agent, settings=settings)
     try:
-        made = await api.post("/v1/sessions", Reply, body)
+        made = await api.start(folder, agent=agent, title=title, settings=settings)
     except Denied as error:
         if error.code != "outside_roots" or cwd:
             raise
         raise Denied(f"{error.message} Or name a folder inside them with --cwd DIR.", error.code) from None
-    return await api.view(made.session)
+    return await made.view()
 
 
 async def _send(api: "Api", session: str, text: str, message: "MessageId") -> None:
     """Send the message. We choose its id, so that a retry after a lost connection does not send it twice."""
-    from fairlead.cli.client import DELAYS
-    from fairlead.clients.native.schemas import PostMessage
-    from fairlead.model.commands import Reply
+    from fairlead.client.watch import DELAYS
 
-    body = PostMessage(text=text, id=message)
     for attempt in range(DELAYS.tries + 1):
         try:
             if attempt:
                 await api.refresh()
-            await api.post(f"/v1/sessions/{session}/messages", Reply, body)
+            await api.session(session).send(text, message=message)
             return
         except Unreachable:
             if attempt == DELAYS.tries:

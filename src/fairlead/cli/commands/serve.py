@@ -11,9 +11,9 @@ import typer
 
 from fairlead import config as settings
 from fairlead.cli.context import app, examples
-from fairlead.cli.errors import UsageError
 from fairlead.cli.options import ConfigFile, split_list
 from fairlead.cli.output import hint
+from fairlead.client.errors import UsageError
 
 if TYPE_CHECKING:
     from fairlead.server.doors import OpenDoor

@@ -1,15 +1,14 @@
 """Commands on one session: follow it, send to it, move it to another link, share it, show its terminal or its log."""
 
 import sys
-from contextlib import aclosing
 from typing import Annotated
 
 import typer
 
 from fairlead.cli.context import CommandContext, command
-from fairlead.cli.errors import UsageError
 from fairlead.cli.options import SessionArg
 from fairlead.cli.output import hint, raw_line
+from fairlead.client.errors import UsageError
 from fairlead.model.commands import Link, Reply
 
 
@@ -26,12 +25,12 @@ async def attach(
     Ctrl-C interrupts a running turn. A second Ctrl-C leaves, and so does the first one if no turn runs. Ctrl-D leaves.
     """
     from fairlead.cli.chat_loop import ChatLoop, RunOptions
-    from fairlead.cli.client import read_line
     from fairlead.cli.render import EventRenderer
+    from fairlead.client.watch import read_line
     from fairlead.model import events as ev
 
     async with context.api() as api:
-        view = await api.view(await api.session(session))
+        view = await api.session(await api.find_session(session)).view()
         terminal = not context.json and sys.stdin.isatty() and sys.stdout.isatty()
         options = RunOptions(json=context.json, ask=terminal, chat=terminal, wait=True, cwd=view.summary.cwd)
         chat = ChatLoop(api, view, context.printer(), EventRenderer(), options)
@@ -64,14 +63,11 @@ async def send(
     ] = None,
 ) -> None:
     """Send a message; it waits for its turn while the agent works."""
-    from fairlead.clients.native.schemas import PostMessage
-
     if not text.strip():
         raise UsageError("The message is empty.")
     async with context.api() as api:
-        id = await api.session(session)
-        body = PostMessage(text=text, id=message.lower() if message else None, steer=steer)
-        reply = await api.post(f"/v1/sessions/{id}/messages", Reply, body)
+        id = await api.find_session(session)
+        reply = await api.session(id).send(text, message=message.lower() if message else None, steer=steer)
     verb = "Sent before" if reply.repeated else "Sent"
     context.print_result(reply, f"{verb} as {reply.message}. Show the session with: fairlead attach {id}")
 
@@ -102,7 +98,7 @@ async def hand_over(
     if withdraw and (now or no_wait):
         raise UsageError("--withdraw cannot be combined with --now or --no-wait.")
     async with context.api() as api:
-        id = await api.session(session)
+        id = await api.find_session(session)
         path = f"/v1/sessions/{id}/hand-over"
         if link is None:
             reply = await api.call("DELETE", path, Reply)
@@ -138,7 +134,7 @@ async def share(
     if bool(user) is everybody:
         raise UsageError("Name a user, or use --everybody.")
     async with context.api() as api:
-        path = f"/v1/sessions/{await api.session(session)}/share"
+        path = f"/v1/sessions/{await api.find_session(session)}/share"
         reply = await api.post(path, Reply, ShareBody(user=user, everybody=everybody, remove=remove))
     shared = f"The session is {'not ' if remove else ''}shared with {'everybody' if everybody else user}."
     context.print_result(reply, shared)
@@ -156,7 +152,7 @@ async def terminal(
     from fairlead.cli.tty_bridge import attach
 
     async with context.api() as api:
-        await attach(api.locate(), await api.session(session), view=view)
+        await attach(api.locate(), await api.find_session(session), view=view)
 
 
 @command(
@@ -169,8 +165,8 @@ async def logs(
     since: Annotated[int, typer.Option(min=0, metavar="SEQ", help="Only the events after this seq.")] = 0,
 ) -> None:
     """Print a session's events, from the first one or from a seq on."""
-    from fairlead.cli.client import EventLine, SessionWatch
     from fairlead.cli.render import EventRenderer
+    from fairlead.client.watch import EventLine
 
     printer, renderer = context.printer(), EventRenderer()
 
@@ -181,15 +177,15 @@ async def logs(
             printer.show(renderer.step(line.event))
 
     async with context.api() as api:
-        id = await api.session(session)
+        id = await api.find_session(session)
         last, log_id = since, ""
-        async for line in api.events(id, since):
+        async for line in api.session(id).events(since):
             show(line)
             last, log_id = line.seq, line.log_id
         printer.fresh()
         if not follow:
             return
-        async with aclosing(SessionWatch(api.locate, id, last, log_id).items()) as events:
+        async with api.session(id).stream(last, log_id) as events:
             async for item in events:
                 if isinstance(item, EventLine):
                     show(item)

@@ -9,8 +9,8 @@ from typing import Annotated, Final
 import typer
 
 from fairlead.cli.context import app, examples
-from fairlead.cli.errors import UsageError
 from fairlead.cli.output import hint, print_text
+from fairlead.client.errors import UsageError
 
 _ANY_ARGUMENTS: Final = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 """Every argument is for Claude Code, --help too."""

@@ -6,10 +6,10 @@ import msgspec
 import typer
 
 from fairlead.cli.context import CommandContext, command
-from fairlead.cli.errors import Missing, UsageError
 from fairlead.cli.options import Yes, absolute, confirm
 from fairlead.cli.output import hint, json_line, print_text
 from fairlead.cli.sanitize import visible
+from fairlead.client.errors import Missing, UsageError
 
 if TYPE_CHECKING:
     from fairlead.sessions.api.folders import FolderReport

@@ -2,9 +2,9 @@
 
 import sys
 
-from fairlead.cli.errors import CliError
 from fairlead.cli.shim.entry import run_shim
 from fairlead.cli.shim.invocation import split_wrapped
+from fairlead.client.errors import ClientError
 from fairlead.model.errors import FairleadError
 
 
@@ -13,7 +13,7 @@ def main(form: str, arguments: list[str]) -> None:
         if form == "wrap":
             run_shim(*split_wrapped(arguments))
         run_shim((), arguments)
-    except (CliError, FairleadError) as error:
+    except (ClientError, FairleadError) as error:
         sys.exit(f"fairlead: {error.message}")
 
 

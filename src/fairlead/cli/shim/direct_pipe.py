@@ -10,9 +10,9 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from fairlead.cli.errors import Unreachable
 from fairlead.cli.shim.gateway import MESSAGE_BYTES, ShimGateway
 from fairlead.cli.shim.lines import LineBuffer
+from fairlead.client.errors import Unreachable
 from fairlead.system.pipes import PipeClosed, PipeReader, PipeWriter
 
 PATH: Final = "/v1/sessions/ws/{session}/subscribe"

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
 from fairlead import config
-from fairlead.cli.endpoint import EndpointOptions
-from fairlead.cli.errors import CliError, ExitCode
+from fairlead.cli.errors import ExitCode
 from fairlead.cli.shim.invocation import Invocation, read_arguments
 from fairlead.cli.shim.real_cli import find_real_cli
+from fairlead.client.endpoint import EndpointOptions
+from fairlead.client.errors import ClientError
 from fairlead.model.errors import Busy, FairleadError
 
 _OURS: Final = "FAIRLEAD_"
@@ -55,7 +56,7 @@ def _run_lent(
     options = EndpointOptions(url=env.get("FAIRLEAD_URL") or None, token=env.get("FAIRLEAD_TOKEN") or None)
     try:
         options.find(env)
-    except (CliError, FairleadError) as error:
+    except (ClientError, FairleadError) as error:
         raise NoGateway(_one_line(error.message)) from error
     # Imported late: a call that does not get here starts faster.
     from fairlead.cli.shim.child import fork_cli
@@ -72,7 +73,7 @@ def _run_lent(
     async def run() -> int:
         try:
             process, invitation = await offer_process(find(), invocation, argv, cli_env, child)
-        except CliError as error:
+        except ClientError as error:
             if error.code != Busy.code or not invocation.resumes:
                 raise
             # The session is at work here: a second process would damage its transcript.
@@ -87,7 +88,7 @@ def _run_lent(
 
     try:
         return asyncio.run(run())
-    except (CliError, FairleadError) as error:
+    except (ClientError, FairleadError) as error:
         child.abandon()
         raise NoGateway(_one_line(error.message)) from error
 

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from fairlead.cli.endpoint import GatewayEndpoint
-from fairlead.cli.errors import Unreachable, from_status
 from fairlead.cli.shim.invocation import Invocation
+from fairlead.client.endpoint import GatewayEndpoint
+from fairlead.client.errors import Unreachable, from_status
 from fairlead.model.agents import LentProcess, ShimInvitation
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class ShimGateway:
         self._seconds = seconds
 
     def open_session(self, invocation: Invocation, session: str, cwd: str) -> None:
-        """Make sure that the session exists. Raises CliError."""
+        """Make sure that the session exists. Raises ClientError."""
         if invocation.resumes and self._exists(session):
             return
         resume = session if invocation.resumes else ""
@@ -51,7 +51,7 @@ class ShimGateway:
         return status == http.client.OK
 
     def attach(self, session: str, process: LentProcess) -> ShimInvitation:
-        """Offer the process. Raises CliError."""
+        """Offer the process. Raises ClientError."""
         body = {
             "version": process.version,
             "agent_session": process.agent_session,

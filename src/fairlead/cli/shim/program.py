@@ -16,7 +16,6 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidHandshake, WebSocketException
 
 from fairlead.agents.claude.shim.frames import CliExit, Stored, decode_from_gateway
-from fairlead.cli.errors import CliError, CommandFailed
 from fairlead.cli.shim.child import CliProcess
 from fairlead.cli.shim.gateway import MESSAGE_BYTES, ShimGateway
 from fairlead.cli.shim.invocation import Invocation
@@ -33,6 +32,7 @@ from fairlead.cli.shim.router import (
     ToCli,
     ToGateway,
 )
+from fairlead.client.errors import ClientError, CommandFailed
 from fairlead.model.agents import LentProcess, ShimInvitation
 from fairlead.system.clock import Clock, ends_within
 from fairlead.system.pipes import PipeClosed, PipeReader, PipeWriter
@@ -55,7 +55,7 @@ async def offer_process(
     gateway: ShimGateway, invocation: Invocation, argv: Sequence[str], env: Mapping[str, str], child: CliProcess
 ) -> tuple[LentProcess, ShimInvitation | None]:
     """Offer the process to the gateway before it starts. Without an invitation if the CLI itself chooses the session.
-    Raises CliError."""
+    Raises ClientError."""
     version = await asyncio.to_thread(version_of, argv, env)
     if not version:
         raise CommandFailed(f"{argv[-1]} prints no version.")
@@ -232,7 +232,7 @@ class Shim:
                 # The gateway expects this link no more; it may be a new gateway.
                 invitation = None
                 delay = min(LONGEST_DELAY, max(FIRST_DELAY, delay * 2))
-            except (OSError, WebSocketException, CliError):
+            except (OSError, WebSocketException, ClientError):
                 delay = min(LONGEST_DELAY, max(FIRST_DELAY, delay * 2))
 
     def _offer(self, gateway: ShimGateway) -> ShimInvitation:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from fairlead.agents.claude.versions import dotted, parse_version
-from fairlead.cli.errors import Missing
+from fairlead.client.errors import Missing
 from fairlead.system.private_files import write_private
 
 MARK: Final = "# Written by: fairlead shim install"

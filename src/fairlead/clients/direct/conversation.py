@@ -123,4 +123,6 @@ def initialize_response(init: bytes) -> dict[str, Any]:
     known = decode_or_none(msgspec.json.Decoder(_Init).decode, init) or _Init()
     commands = [{"name": name, "description": "", "argumentHint": ""} for name in known.slash_commands]
     styles = {"output_style": known.output_style, "available_output_styles": sorted({"default", known.output_style})}
-    return {"commands": commands, **styles, "models": [], "account": {}}
+    # The hooks of the request are not registered: a client must not rely on them.
+    hooks = {"hooks_applied": False, "hook_on_failure_supported": False}
+    return {"commands": commands, **styles, **hooks, "models": [], "account": {}}

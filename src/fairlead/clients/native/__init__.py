@@ -2,7 +2,18 @@
 
 from typing import Final
 
-from fairlead.clients.native import admin, insight, notices, overview, plugins, sessions, shells, terminal, transcripts
+from fairlead.clients.native import (
+    admin,
+    insight,
+    notices,
+    overview,
+    plugins,
+    sessions,
+    shells,
+    stored_transcripts,
+    terminal,
+    transcripts,
+)
 from fairlead.clients.native.codec import SUBPROTOCOLS
 from fairlead.clients.native.conversation import NativeConversation
 from fairlead.clients.native.openapi import document
@@ -19,7 +30,18 @@ def openapi(request: Request) -> Response:
     return json_response(document(ROUTES, request.version))
 
 
-_MODULES: Final = (sessions, overview, admin, transcripts, terminal, plugins, shells, notices, insight)
+_MODULES: Final = (
+    sessions,
+    overview,
+    admin,
+    transcripts,
+    stored_transcripts,
+    terminal,
+    plugins,
+    shells,
+    notices,
+    insight,
+)
 ROUTES: Final = (*(route for module in _MODULES for route in module.routes), *routes)
 
 PROTOCOL: Final = ClientProtocol(

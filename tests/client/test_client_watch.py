@@ -11,9 +11,10 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
-from fairlead.cli.client import Api, EventLine, Note, ReconnectDelays, SessionWatch
-from fairlead.cli.endpoint import GatewayEndpoint
-from fairlead.cli.errors import CliError, CommandFailed, Denied, Missing, Unreachable
+from fairlead.client.endpoint import GatewayEndpoint
+from fairlead.client.errors import ClientError, CommandFailed, Denied, Missing, Unreachable
+from fairlead.client.gateway_client import GatewayClient
+from fairlead.client.watch import EventLine, Note, ReconnectDelays, SessionWatch
 
 SESSION = "0a000000-0000-4000-8000-000000000001"
 Handler = Callable[[ServerConnection], Awaitable[None]]
@@ -153,7 +154,7 @@ async def test_refused_subscription_ends_the_watch_with_its_code() -> None:
     ("status", "error"),
     [(HTTPStatus.UNAUTHORIZED, Denied), (HTTPStatus.FORBIDDEN, Denied), (HTTPStatus.NOT_FOUND, Missing)],
 )
-async def test_refused_connection_is_not_retried(status: HTTPStatus, error: type[CliError]) -> None:
+async def test_refused_connection_is_not_retried(status: HTTPStatus, error: type[ClientError]) -> None:
     body = '{"error":{"code":"nope","message":"Go away."}}'
     async with gateway(breaks, refuse=(status, body)) as fake:
         with pytest.raises(error, match="Go away"):
@@ -211,16 +212,16 @@ async def test_restarted_gateway_is_found_by_its_file() -> None:
     ],
 )
 async def test_unexpected_responses_become_errors(
-    status: HTTPStatus, body: str, error: type[CliError], words: str
+    status: HTTPStatus, body: str, error: type[ClientError], words: str
 ) -> None:
-    async with gateway(breaks, refuse=(status, body)) as fake, Api(lambda: fake.place) as api:
+    async with gateway(breaks, refuse=(status, body)) as fake, GatewayClient(lambda: fake.place) as api:
         with pytest.raises(error, match=words):
-            await api.view(SESSION)
+            await api.session(SESSION).view()
 
 
 async def test_missing_response_is_unreachable() -> None:
     async with gateway(breaks) as fake:
         pass
-    async with Api(lambda: fake.place) as api:
+    async with GatewayClient(lambda: fake.place) as api:
         with pytest.raises(Unreachable, match="fairlead serve"):
-            await api.view(SESSION)
+            await api.session(SESSION).view()

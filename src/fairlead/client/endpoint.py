@@ -1,7 +1,7 @@
-"""Location of the gateway: from `--url`, else from the file that the server process writes into the data folder."""
+"""Location of the gateway: from its URL, else from the file that the server process writes into the data folder."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote, urlsplit
@@ -10,7 +10,7 @@ import msgspec
 
 from fairlead import config
 from fairlead.auth.origins import is_loopback
-from fairlead.cli.errors import Denied, Unreachable, UsageError
+from fairlead.client.errors import Denied, Unreachable, UsageError
 
 SERVER_FILE = "server.json"
 TOKEN_FILE = "admin-token"
@@ -26,6 +26,10 @@ class GatewayEndpoint(msgspec.Struct, frozen=True):
     @property
     def local(self) -> bool:
         return is_on_loopback(self.url)
+
+
+Locate = Callable[[], GatewayEndpoint]
+"""Returns the gateway's present address. Raises ClientError."""
 
 
 class ServerFile(msgspec.Struct, frozen=True):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.cli.endpoint import EndpointOptions, GatewayEndpoint, checked_url, is_on_loopback
-from fairlead.cli.errors import Denied, Unreachable, UsageError
+from fairlead.client.endpoint import EndpointOptions, GatewayEndpoint, checked_url, is_on_loopback
+from fairlead.client.errors import Denied, Unreachable, UsageError
 
 
 @pytest.fixture
@@ -34,6 +34,7 @@ def test_error_without_a_gateway_explains_how_to_start_one(tmp_path: Path) -> No
         EndpointOptions(data=str(tmp_path)).find({})
 
 
+@pytest.mark.process
 def test_file_of_a_dead_gateway_is_ignored(folder: Path) -> None:
     """Another program may use its port by now, and would receive the token."""
     dead = os.fork()
