@@ -1,13 +1,12 @@
 """A gateway with the demo agent, in the loop of the test."""
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from fairlead.config import Config
-from fairlead.wiring import GatewayInfo, running
+from demo_gateway import demo_gateway
+from fairlead.wiring import GatewayInfo
 
 
 @pytest.fixture
@@ -19,8 +18,5 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def gateway(tmp_path: Path, project: Path) -> AsyncIterator[GatewayInfo]:
-    homes = (str(project / ".claude"),)
-    config = Config(port=0, data=str(tmp_path / "data"), agent="demo", roots=(str(project),), claude_homes=homes)
-    env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    async with running(config, env) as info:
+    async with demo_gateway(tmp_path / "data", project) as info:
         yield info

@@ -129,28 +129,16 @@ def answer(
     message = command.message
     if command.behavior == "deny" and not message:
         message = f"{by or 'The user'} denied this."
-    return ev.PermissionResolved(
-        id=event_id(cause, "permission.resolved"),
-        turn=state.turn,
-        request=pending.request,
-        call=pending.call,
-        tool=pending.tool,
-        behavior=command.behavior,
-        how="person",
-        by=by,
-        message=message,
-        input=pending.input,
-        updated_input=updated if command.behavior == "allow" else None,
-        remembered=command.remember if command.behavior == "allow" else (),
-        interrupt=command.interrupt,
-    )
+    decision = Decision(command.behavior, message, updated, command.interrupt)
+    resolved = answered_by_caller(state, pending, decision, by, cause)
+    remembered = command.remember if command.behavior == "allow" else ()
+    return msgspec.structs.replace(resolved, remembered=remembered)
 
 
 def answered_by_caller(
     state: SessionState, pending: PendingRequest, decision: Decision, by: str, cause: str
 ) -> ev.PermissionResolved:
     """Resolve a request with the answer of the agent's own caller, which is not checked: the agent obeys its caller."""
-    allowed = decision.behavior == "allow"
     return ev.PermissionResolved(
         id=event_id(cause, "permission.resolved"),
         turn=state.turn,
@@ -162,7 +150,7 @@ def answered_by_caller(
         by=by,
         message=decision.message,
         input=pending.input,
-        updated_input=decision.updated_input if allowed else None,
+        updated_input=decision.updated_input if decision.behavior == "allow" else None,
         interrupt=decision.interrupt,
     )
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from demo_gateway import demo_gateway
 from e2e.harness import why_not_isolated
-from fairlead.config import Config
-from fairlead.wiring import GatewayInfo, running
+from fairlead.wiring import GatewayInfo
 from patience import PATIENCE
 from tools.agent_sdks import python_program
 
@@ -28,10 +28,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def gateway(tmp_path: Path, project: Path) -> AsyncIterator[GatewayInfo]:
-    homes = (str(project / ".claude"),)
-    config = Config(port=0, data=str(tmp_path / "data"), agent="demo", roots=(str(project),), claude_homes=homes)
-    env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    async with running(config, env) as info:
+    async with demo_gateway(tmp_path / "data", project) as info:
         yield info
 
 
