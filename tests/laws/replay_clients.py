@@ -19,7 +19,8 @@ from fairlead.clients.ahp.snapshots import read_memory as read_ahp_memory
 from fairlead.clients.claudecodeui.chat.frames import ChatEncoder
 from fairlead.clients.claudecodeui.chat.history import HistoryMemory, HistoryReducer, read_memory
 from fairlead.clients.cognova.chat_frames import ENCODER as COGNOVA
-from fairlead.clients.direct.view import DirectEncoder
+from fairlead.clients.direct.event_stream import EventStreamEncoder
+from fairlead.clients.direct.view import DirectEncoder, DirectReducer, decode_catch_up
 from fairlead.clients.happy.encryption import unseal
 from fairlead.clients.happy.mapper import HappyReducer
 from fairlead.clients.happy.messages import HappyEncoder
@@ -87,6 +88,47 @@ class DirectReplay(ReplayClient):
         """All but the pieces of complete blocks: they leave the log."""
         whole = [message for message in self.client.messages if message.get("type") != "stream_event"]
         return whole, self.client.init, self.client.pending
+
+
+class DirectStreamReplay(ReplayClient):
+    """It comes back with the number of its last durable event, whatever else it received."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.records: dict[int, Any] = {}
+        self.pending: dict[str, Any] = {}
+
+    def encoder(self) -> FrameEncoder:
+        assert isinstance(self.scene, LogScene)
+        fold = DirectReducer(SESSION)
+        for entry in self.scene.log():
+            fold.step(entry)
+        joined = decode_catch_up(fold.snapshot())
+        return EventStreamEncoder(self.scene.foreign, joined.seq, frozenset(joined.pending))
+
+    def split(self, data: bytes) -> list[bytes]:
+        return payloads_of(data)
+
+    def cursor(self, position: int) -> Cursor:
+        return Cursor(max(self.records, default=0))
+
+    def take(self, payload: bytes) -> None:
+        event = msgspec.json.decode(payload)
+        if "sequence_num" not in event:
+            return  # a piece of a text, or a delivery
+        number, record = event["sequence_num"], event["payload"]
+        assert number > max(self.records, default=0), "sent twice, or in another order"
+        match record["type"]:
+            case "control_request":
+                self.pending[record["request_id"]] = record
+            case "control_cancel_request":
+                self.pending.pop(record["request_id"], None)
+        self.records[number] = event
+
+    def state(self) -> Any:
+        """All but requests that were settled before the client was there to receive them."""
+        control = "control_request", "control_cancel_request"
+        return [event for event in self.records.values() if event["payload"]["type"] not in control], self.pending
 
 
 class CognovaReplay(ReplayClient):
@@ -355,6 +397,7 @@ CLIENTS: dict[str, type[ReplayClient]] = {
     "happy": HappyReplay,
     "happy sealed": EncryptedHappyReplay,
     "direct": DirectReplay,
+    "direct stream": DirectStreamReplay,
     "cognova": CognovaReplay,
     "claudecodeui": ClaudeCodeUiReplay,
     "acp": AcpReplay,

@@ -11,6 +11,7 @@ from fairlead.agents.claude.tui.hook_server import PATH, RunHook
 from fairlead.auth.api import credentials
 from fairlead.model.auth import SCOPES
 from fairlead.model.web.requests import ServiceCall
+from fairlead.model.web.routes import SendToStreams
 from fairlead.server.app import App
 from fairlead.server.discovery import discover
 from fairlead.server.doors import Door, OpenDoor, open_door
@@ -195,7 +196,7 @@ async def test_nothing_allows_another_origin_to_read(served: Served) -> None:
 async def test_every_service_call_has_a_performer(served: Served) -> None:
     modules = {module.__name__ for module in (credentials, folders, transcripts)}
     declared = {kind for kind in ServiceCall.__subclasses__() if kind.__module__ in modules}
-    assert set(served.app.dispatcher._handlers) == {*declared, AcceptPost, ReadAsset, RunHook}
+    assert set(served.app.dispatcher._handlers) == {*declared, AcceptPost, ReadAsset, RunHook, SendToStreams}
 
 
 async def test_an_agents_token_opens_its_own_routes_and_nothing_else(served: Served) -> None:

@@ -1,16 +1,21 @@
 """Responses that are made from a subscription: when they wait, and how they end."""
 
 import asyncio
-from typing import Any
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import msgspec
 
+from auth.fakes import MemoryDocuments
+from fairlead.auth.credentials import Credentials
+from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, Unavailable
 from fairlead.model.gateway import Cursor, EncoderWithoutSignals
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Entry
-from fairlead.model.web.routes import SessionStream
-from fairlead.server.session_streams import StreamSink, session_chunks
+from fairlead.model.web.routes import SendToStreams, SessionStream
+from fairlead.server.session_streams import KEPT_FRAMES, KEPT_INBOXES, SessionStreams, StreamSink, session_chunks
 from fairlead_testing.clock import ManualClock
 from patience import settled
 
@@ -153,3 +158,83 @@ async def test_a_revoked_credential_ends_a_response() -> None:
     response.sink.revoke()
     await response.task
     assert response.sent == [b"first", b"not_allowed"]
+
+
+# --- frames outside the log
+
+ANN = Identity("credential of ann", "ann", "Ann", frozenset({"view", "chat"}))
+BOB = Identity("credential of bob", "bob", "Bob", frozenset({"view", "chat"}))
+
+
+class OpenStreams:
+    """Streams that stay open until the test ends, on a gateway without entries."""
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self.clock = ManualClock()
+        self.streams = SessionStreams(cast("Any", self), Credentials(MemoryDocuments(), self.clock), self.clock)
+        self._tasks = tasks
+
+    async def watch(self, who: Any, session: Any, cursor: Any, encoder: Any, sink: Any) -> Handle:
+        return Handle(sink)
+
+    async def open(self, who: Identity, name: str = "answers") -> list[bytes]:
+        """Open a stream; return the list of its chunks, which grows."""
+        sent: list[bytes] = []
+
+        async def send(message: Any) -> None:
+            if message.get("body"):
+                sent.append(message["body"])
+
+        answer = SessionStream(
+            session=SESSION, cursor=Cursor(0), encoder=Words(), first=b"first", beat=b"", content_type="", name=name
+        )
+        self._tasks.create_task(self.streams.send(asyncio.Future, send, who, answer))
+        await settled()
+        return sent
+
+    async def answer(self, who: Identity, frame: bytes) -> None:
+        await self.streams.send_to_streams(who, SendToStreams(SESSION, "answers", frame))
+        await settled()
+
+
+@contextlib.asynccontextmanager
+async def open_streams() -> AsyncIterator[OpenStreams]:
+    async with asyncio.TaskGroup() as tasks:
+        opened = OpenStreams(tasks)
+        yield opened
+        opened.streams.stop(Unavailable("stopping"))
+
+
+async def test_an_answer_is_sent_to_the_streams_of_its_own_credential() -> None:
+    async with open_streams() as given:
+        first, second, other_name, bob = [
+            await given.open(who, name)
+            for who, name in ((ANN, "answers"), (ANN, "answers"), (ANN, "runs"), (BOB, "answers"))
+        ]
+        await given.answer(ANN, b"one")
+        assert first == second == [b"first", b"one"]
+        assert other_name == bob == [b"first"]
+
+
+async def test_an_answer_is_repeated_to_a_stream_that_is_opened_within_a_minute() -> None:
+    async with open_streams() as given:
+        await given.answer(ANN, b"one")
+        await given.clock.advance(59)
+        await given.answer(ANN, b"two")
+        assert await given.open(ANN) == [b"first", b"onetwo"]
+        await given.clock.advance(2)
+        assert await given.open(ANN) == [b"first", b"two"]
+        await given.clock.advance(60)
+        assert await given.open(ANN) == [b"first"]
+        assert not given.streams._kept
+
+
+async def test_kept_answers_are_bounded() -> None:
+    async with open_streams() as given:
+        for number in range(KEPT_FRAMES + 10):
+            await given.answer(ANN, b"%d " % number)
+        sent = await given.open(ANN)
+        assert len(sent[1].split()) == KEPT_FRAMES and sent[1].startswith(b"10 ")
+        for number in range(KEPT_INBOXES + 10):
+            await given.answer(Identity(f"credential {number}", "one", "One", frozenset()), b"x")
+        assert len(given.streams._kept) == KEPT_INBOXES

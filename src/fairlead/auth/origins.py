@@ -77,8 +77,8 @@ def address(text: str) -> str:
 
 
 class AllowedOrigins(msgspec.Struct, frozen=True, kw_only=True):
-    """Our own hosts and origins. `names` are the names we are bound to, `origins` other origins whose pages may open
-    sockets."""
+    """Our own hosts and origins. `names` are the names we are bound to, `origins` other origins whose pages may use
+    the gateway."""
 
     ports: frozenset[int]
     names: frozenset[str] = frozenset()

@@ -1,14 +1,25 @@
-"""Applies the gate's pure decision: spends tickets and logs rejections. Called for every request and upgrade."""
+"""Applies the gate's pure decision: spends tickets and logs rejections. Called for every request and upgrade.
+
+And CORS for the origins of the setting `origins`: their pages may read responses. No response allows credentials of the
+browser (`Access-Control-Allow-Credentials`): a page sends a token itself.
+"""
 
 import logging
+from collections.abc import Awaitable
+from typing import Final
 
 from fairlead.auth.api.credentials import TooManyAttempts
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement, basic_to_check, decide
-from fairlead.auth.origins import AllowedOrigins
+from fairlead.auth.origins import AllowedOrigins, parse_origin
 from fairlead.model.web.requests import Head
+from fairlead.model.web.routes import METHODS
+from fairlead.server.asgi import Application, Message, Receive, Scope, Send
 
 log = logging.getLogger("fairlead.gate")
+
+_PREFLIGHT_S: Final = 600
+"""How long a browser may remember the answer."""
 
 
 class AccessControl:
@@ -40,3 +51,49 @@ class AccessControl:
         fields = {"peer": head.peer, "kind": kind, "path": head.path, "status": verdict.status, "code": verdict.code}
         log.info("refused", extra=fields)
         return verdict
+
+
+# --- CORS
+
+
+def allow_cross_origin(
+    handler: Application, allowed: AllowedOrigins, scope: Scope, receive: Receive, send: Send
+) -> Awaitable[None]:
+    """Answer a preflight of an allowed origin here; let the handler answer everything else."""
+    origin = _allowed_origin(scope, allowed)
+    if origin is None:
+        return handler(scope, receive, send)
+    if scope["method"] == "OPTIONS":
+        return _answer_preflight(origin, send)
+    return handler(scope, receive, _with_header(origin, send))
+
+
+def _allowed_origin(scope: Scope, allowed: AllowedOrigins) -> bytes | None:
+    if not allowed.origins:
+        return None
+    given = [value for name, value in scope["headers"] if name == b"origin"]
+    origin = parse_origin(given[0].decode("latin-1")) if len(given) == 1 else None
+    return given[0] if origin in allowed.origins else None
+
+
+async def _answer_preflight(origin: bytes, send: Send) -> None:
+    headers = [
+        (b"access-control-allow-origin", origin),
+        (b"access-control-allow-methods", ", ".join(METHODS).encode()),
+        # The asterisk covers every header but this one.
+        (b"access-control-allow-headers", b"authorization, *"),
+        (b"access-control-max-age", str(_PREFLIGHT_S).encode()),
+        (b"vary", b"origin"),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _with_header(origin: bytes, send: Send) -> Send:
+    async def send_more(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            more = [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", b"*")]
+            message = {**message, "headers": [*message["headers"], *more, (b"vary", b"origin")]}
+        await send(message)
+
+    return send_more

@@ -29,12 +29,13 @@ from fairlead.model.web.routes import (
     Request,
     Route,
     Routes,
+    SendToStreams,
     SessionStream,
     json_response,
 )
 from fairlead.model.web.session_changes import ChangeListenerHandle
 from fairlead.model.web.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
-from fairlead.server.access import AccessControl
+from fairlead.server.access import AccessControl, allow_cross_origin
 from fairlead.server.asgi import Receive, Scope, Send
 from fairlead.server.dispatch import Dispatcher
 from fairlead.server.errors import Stopping, error_response, unexpected
@@ -112,7 +113,9 @@ class App:
         place = at_door if parts.door else at_main_port
         placed = [place(protocol) for protocol in parts.protocols]
         self.table = RouteTable([_own("" if parts.door else parts.version, served), *placed, *parts.inbound])
-        self.dispatcher = Dispatcher(parts.gateway, parts.handlers)
+        self._streams = SessionStreams(parts.gateway, parts.credentials, parts.clock)
+        handlers: ServiceHandlers = {**parts.handlers, SendToStreams: self._streams.send_to_streams}
+        self.dispatcher = Dispatcher(parts.gateway, handlers)
         # The requirement for unknown paths: to a caller without a credential they look like all other paths.
         accounts = parts.door and any(route.accounts for protocol in placed for route in protocol.routes)
         self._unknown = AccessRequirement(access="any", accounts=accounts, basic=parts.basic)
@@ -125,12 +128,11 @@ class App:
         self._sockets = SocketHost(self.dispatcher, parts.clock, parts.limits, parts.fresh)
         self._stopping = asyncio.Event()
         self._listening: set[ChangeListenerHandle] = set()
-        self._streams = SessionStreams(parts.gateway, parts.credentials, parts.clock)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         # Not `async`: the additional coroutine would stay in memory as long as its socket.
         if scope["type"] == "http":
-            return self._http(scope, receive, send)
+            return allow_cross_origin(self._http, self._parts.allowed_origins, scope, receive, send)
         if scope["type"] == "websocket":
             return self._websocket(scope, receive, send)
         raise RuntimeError(f"unsupported ASGI scope: {scope['type']}")

@@ -19,8 +19,8 @@ _WILDCARDS: Final = ("0.0.0.0", "::", "")
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of `fairlead serve` that decide who can reach it. `origins`: other origins whose pages may open
-    sockets."""
+    """The settings of `fairlead serve` that decide who can reach it. `origins`: other origins whose pages may use
+    it."""
 
     host: str = "127.0.0.1"
     port: int = 8787

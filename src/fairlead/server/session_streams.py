@@ -2,15 +2,28 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from functools import partial
+from itertools import count
+from typing import Final
 
 from fairlead.auth.credentials import Credentials
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotAllowed
+from fairlead.model.formats.bounded_tables import drop_oldest
 from fairlead.model.gateway import Gateway, SubscriptionHandle
-from fairlead.model.web.routes import SessionStream
+from fairlead.model.ids import SessionId
+from fairlead.model.web.routes import SendToStreams, SessionStream
 from fairlead.server.asgi import Receive, Send
 from fairlead.server.responses import send_stream
 from fairlead.system.clock import Clock, within
+
+KEPT_S: Final = 60.0
+KEPT_FRAMES: Final = 64
+KEPT_INBOXES: Final = 1000
+"""Limits of the frames that are sent again to a stream that is opened after them."""
+
+Inbox = tuple[str, SessionId, str]
+"""Where frames outside the log are sent: a credential, a session and the name of a stream."""
 
 
 class StreamSink:
@@ -55,14 +68,37 @@ class SessionStreams:
         self._gateway = gateway
         self._credentials = credentials
         self._clock = clock
-        self._open: set[StreamSink] = set()
+        self._open: dict[StreamSink, Inbox] = {}
+        self._kept: dict[Inbox, dict[int, bytes]] = {}
+        self._numbers = count()
+
+    async def send_to_streams(self, who: Identity, call: SendToStreams) -> None:
+        """Send a frame to open streams, and keep it: a connection may be dead before anybody notices it."""
+        inbox, number = (who.credential, call.session, call.name), next(self._numbers)
+        kept = self._kept.setdefault(inbox, {})
+        kept[number] = call.frame
+        drop_oldest(kept, KEPT_FRAMES)
+        drop_oldest(self._kept, KEPT_INBOXES, keep=inbox)
+        self._clock.call_later(KEPT_S, partial(self._forget, inbox, number))
+        for sink, receives in self._open.items():
+            if receives == inbox:
+                sink.send(call.frame)
+
+    def _forget(self, inbox: Inbox, number: int) -> None:
+        kept = self._kept.get(inbox, {})
+        kept.pop(number, None)
+        if not kept:
+            self._kept.pop(inbox, None)
 
     async def send(self, receive: Receive, send: Send, who: Identity, answer: SessionStream) -> None:
         """Send a response until its end, until the client disconnects or its credential is revoked. Raises an error of
         the subscription before anything is sent."""
         sink = StreamSink()
         detach = self._credentials.attach(who, sink.revoke, sink.revoke)
-        self._open.add(sink)
+        inbox = (who.credential, answer.session, answer.name)
+        self._open[sink] = inbox
+        for frame in self._kept.get(inbox, {}).values():
+            sink.send(frame)
         try:
             handle = await self._gateway.watch(who, answer.session, answer.cursor, answer.encoder, sink)
             # At once: a hub without subscriptions may be dropped. The sink holds what comes before the first frames.
@@ -74,7 +110,7 @@ class SessionStreams:
             finally:
                 handle.close()
         finally:
-            self._open.discard(sink)
+            del self._open[sink]
             detach()
 
     def stop(self, error: FairleadError) -> None:
@@ -88,7 +124,7 @@ async def session_chunks(
 ) -> AsyncGenerator[bytes]:
     """Yield the first frames, then those of the subscription."""
     encoder = answer.encoder
-    yield answer.first
+    yield answer.gap + answer.first if handle.verdict == "gap" else answer.first
     while True:
         settling = encoder.settling(handle.cursor.context)
         try:

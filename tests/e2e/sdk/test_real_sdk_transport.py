@@ -36,7 +36,7 @@ async def test_the_example_of_the_page(
 ) -> None:
     program = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)[0]
     for given, mine in (
-        ("http://127.0.0.1:8787", gateway.url),
+        ("http://127.0.0.1:7433", gateway.url),
         ("fl_...", gateway.token),
         ("/home/me/project", str(project)),
         ("explain this repository", "SCRIPT:bash touch made"),

@@ -115,6 +115,7 @@ def answered_with(asked: ControlQuestion, reply: Reply) -> Any:
 class _Init(msgspec.Struct):
     slash_commands: list[str] = []
     output_style: str = "default"
+    claude_code_version: str | None = None
 
 
 def initialize_response(init: bytes) -> dict[str, Any]:
@@ -123,6 +124,7 @@ def initialize_response(init: bytes) -> dict[str, Any]:
     known = decode_or_none(msgspec.json.Decoder(_Init).decode, init) or _Init()
     commands = [{"name": name, "description": "", "argumentHint": ""} for name in known.slash_commands]
     styles = {"output_style": known.output_style, "available_output_styles": sorted({"default", known.output_style})}
-    # The hooks of the request are not registered: a client must not rely on them.
-    hooks = {"hooks_applied": False, "hook_on_failure_supported": False}
-    return {"commands": commands, **styles, **hooks, "models": [], "account": {}}
+    # The hooks, plugins and subagents of the request are not registered: a client must not rely on them.
+    unused = {"hooks_applied": False, "hook_on_failure_supported": False, "plugins_applied": [], "agents": []}
+    version = {"claude_code_version": known.claude_code_version} if known.claude_code_version else {}
+    return {"commands": commands, **styles, **unused, **version, "models": [], "account": {}}

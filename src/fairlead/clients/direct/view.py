@@ -18,8 +18,8 @@ from fairlead.model.views import Made, MemoryReducer
 
 NAME: Final = "direct"
 
-_ASKING: Final = ("permission.asked", "question.asked", "plan.proposed")
-_SETTLED: Final = ("permission.resolved", "permission.cancelled")
+ASKING: Final = ("permission.asked", "question.asked", "plan.proposed")
+SETTLED: Final = ("permission.resolved", "permission.cancelled")
 
 _encoder = msgspec.json.Encoder()
 
@@ -65,25 +65,26 @@ def foreign_lines(session: SessionId, entry: Entry) -> list[bytes]:
     return [encode_record(record) for record in cli_records(event, session)]
 
 
+def record_lines(session: SessionId, entry: Entry, *, foreign: bool) -> list[bytes]:
+    """Return the records of an entry: the agent's own, or the withdrawal of a request that was settled elsewhere.
+
+    `foreign`: the agent's own lines do not have the form of the CLI."""
+    raw = None if foreign else agent_line(entry)
+    lines = foreign_lines(session, entry) if foreign else [] if raw is None else [raw]
+    if not lines and entry.kind in SETTLED:
+        settled = _request.decode(entry.event)
+        if settled.asked:
+            return [_encoder.encode({"type": "control_cancel_request", "request_id": settled.request})]
+    return lines
+
+
 class DirectEncoder(EncoderWithoutSignals, frozen=True):
-    """Implements `model.gateway.FrameEncoder`. `foreign`: the agent's own lines do not have the form of the CLI."""
+    """Implements `model.gateway.FrameEncoder`. `foreign`: as in `record_lines`."""
 
     foreign: bool = False
 
     def encode(self, session: SessionId, entry: Entry) -> bytes:
-        lines = foreign_lines(session, entry) if self.foreign else _own_lines(entry)
-        if lines:
-            return b"".join(text_frame(raw + b"\n") for raw in lines)
-        if entry.kind in _SETTLED:
-            settled = _request.decode(entry.event)
-            if settled.asked:
-                return line({"type": "control_cancel_request", "request_id": settled.request})
-        return b""
-
-
-def _own_lines(entry: Entry) -> list[bytes]:
-    raw = agent_line(entry)
-    return [] if raw is None else [raw]
+        return b"".join(text_frame(raw + b"\n") for raw in record_lines(session, entry, foreign=self.foreign))
 
 
 class DirectCatchUp(msgspec.Struct):
@@ -114,9 +115,9 @@ class DirectReducer(MemoryReducer[DirectCatchUp]):
         if entry.kind == "session.opened":
             state.foreign = _opened.decode(entry.event).foreign
         raw = next(iter(foreign_lines(self._session, entry)), None) if state.foreign else agent_line(entry)
-        if entry.kind in _ASKING and raw is not None:
+        if entry.kind in ASKING and raw is not None:
             state.pending[_request.decode(entry.event).request] = raw
-        elif entry.kind in _SETTLED:
+        elif entry.kind in SETTLED:
             state.pending.pop(_request.decode(entry.event).request, None)
         elif raw is not None and b'"init"' in raw and _is_init(raw):
             state.init = raw

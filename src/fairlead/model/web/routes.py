@@ -25,7 +25,7 @@ from fairlead.model.gateway import Contextual, Cursor, FrameEncoder
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.store import Entry
 from fairlead.model.views import Projection
-from fairlead.model.web.requests import Head, Refused, Response, RouteBase, Step
+from fairlead.model.web.requests import Head, Refused, Response, RouteBase, ServiceCall, Step
 from fairlead.model.web.session_changes import ChangeListenerHandle, SessionChangeNotice
 from fairlead.model.web.sockets import SocketRoute
 
@@ -126,8 +126,9 @@ class StreamEncoder(FrameEncoder, Contextual, Protocol):
 
 
 class SessionStream(msgspec.Struct, frozen=True, kw_only=True):
-    """A streaming response: `first`, then the frames of a subscription until its encoder has finished. `beat` is sent
-    after `every` seconds without a frame; `settle` is the time in seconds that a settling response waits."""
+    """A streaming response: `first`, then the frames of a subscription until its encoder has finished. `gap` is sent
+    before them if the cursor is not valid. `beat` is sent after `every` seconds without a frame; `settle` is the time
+    in seconds that a settling response waits. `name`: the stream receives the frames of `SendToStreams`."""
 
     session: SessionId
     cursor: Cursor
@@ -135,8 +136,19 @@ class SessionStream(msgspec.Struct, frozen=True, kw_only=True):
     first: bytes
     beat: bytes
     content_type: str
+    gap: bytes = b""
+    name: str = ""
     every: float = 15.0
     settle: float = 0.05
+
+
+class SendToStreams(ServiceCall[None], frozen=True):
+    """Send a frame to the streams with this name that the caller's credential has open on the session, or opens within
+    a minute. The frame may arrive twice."""
+
+    session: SessionId
+    name: str
+    frame: bytes
 
 
 class FileStream(msgspec.Struct, frozen=True, kw_only=True):
