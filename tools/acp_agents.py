@@ -69,6 +69,17 @@ JUDGES = {
             ("--omit=optional",),
         )
     ),
+    # Zed's adapter for Claude Code. Without its optional packages: they contain a whole Claude Code.
+    "claude": Judge(
+        Release(
+            "0.99.1",
+            "@agentclientprotocol/claude-agent-acp",
+            "sha512-tK5lNtoI85IS0K8PVKYK86t/ARgCS1AjEw+u6QSNmdu0tbhyeB6FTNzFnGNIgsL/3xYwrQUMFDC6osT1aIPReQ==",
+            "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js",
+            "77 MB",
+            ("--omit=optional",),
+        )
+    ),
     "codex": Judge(
         Release(
             "2.6.0",

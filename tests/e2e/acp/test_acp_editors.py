@@ -16,15 +16,13 @@ import pytest
 from acp import schema as types
 
 from e2e.acp.acp_harness import why_not_here
+from e2e.acp.acpx import PERMISSION_DENIED, Acpx
 from e2e.gateway_harness import GatewayHarness, open_gateway, settings
 from e2e.harness import program_folders, why_not_isolated
 from patience import PATIENCE
-from tools.acp_agents import program_path
 from tools.acp_clients import ACP_CLIENTS
 
 FAIRLEAD = [sys.executable, "-c", "from fairlead.cli.main import main; main()", "acp"]
-PERMISSION_DENIED = 5
-"""acpx's exit code of a turn in which it denied a permission."""
 FORMS = types.ElicitationCapabilities(form=types.ElicitationFormCapabilities())
 
 
@@ -150,36 +148,12 @@ async def test_every_call_of_the_python_library(harness: GatewayHarness, env: di
 # --- acpx
 
 
-class Acpx:
-    """Runs acpx with `fairlead acp` as its agent."""
-
-    def __init__(self, env: dict[str, str], cwd: Path, launcher: Path) -> None:
-        # acpx splits the command at spaces, so it gets a script.
-        launcher.write_text(f"#!/bin/sh\nexec {FAIRLEAD[0]} -c '{FAIRLEAD[2]}' acp\n")
-        launcher.chmod(0o755)
-        self._argv = [shutil.which("node") or "node", str(program_path("acpx")), "--agent", str(launcher)]
-        self._env, self._cwd = env, cwd
-
-    async def run(self, *words: str) -> tuple[int, str]:
-        command = await asyncio.create_subprocess_exec(
-            *self._argv,
-            *words,
-            cwd=self._cwd,
-            env=self._env,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        out, _ = await asyncio.wait_for(command.communicate(), PATIENCE)
-        return command.returncode or 0, out.decode()
-
-
 async def test_acpx_runs_turns_and_lists_sessions(
     harness: GatewayHarness, env: dict[str, str], tmp_path: Path, cli_cwd: Path
 ) -> None:
     if reason := why_not_here("acpx"):
         pytest.skip(reason)
-    acpx = Acpx(env, cli_cwd, tmp_path / "fairlead-acp")
+    acpx = Acpx(f"exec {FAIRLEAD[0]} -c '{FAIRLEAD[2]}' acp", env, cli_cwd, tmp_path)
     code, out = await acpx.run("--format", "json", "--approve-all", "exec", "SCRIPT:write allowed.txt")
     messages = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     assert code == 0 and messages[-1]["result"] == {"stopReason": "end_turn"}, out

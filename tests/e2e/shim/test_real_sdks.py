@@ -1,5 +1,6 @@
 """The official SDKs, unmodified, through the shim: their callbacks, hooks and servers work, and a phone takes part."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from e2e.acp.acp_harness import why_not_here
+from e2e.acp.acpx import PERMISSION_DENIED, Acpx
 from e2e.gateway_harness import GatewayHarness
 from e2e.harness import NEWEST, OLDEST, on_versions
 from e2e.shim.caller import calling
 from fairlead.cli.main import app
+from tools.acp_agents import program_path
 from tools.agent_sdks import python_program, typescript_program
 
 HERE = Path(__file__).parent
@@ -77,6 +81,31 @@ async def test_the_typescript_sdk(harness: GatewayHarness, shim_env: dict[str, s
         assert (cli_cwd / "wait").exists()
         assert await program.ended() == 0, program.stderr
     assert await statuses(harness, 3) == ["completed"] * 3
+
+
+@on_versions(NEWEST)
+async def test_zeds_adapter(harness: GatewayHarness, shim_env: dict[str, str], shim: Path, cli_cwd: Path) -> None:
+    """The adapter that Zed and other ACP editors run Claude Code with, driven by acpx."""
+    if reason := why_not_here("claude") or why_not_here("acpx"):
+        pytest.skip(reason)
+    env = {**shim_env, "CLAUDE_CODE_EXECUTABLE": str(shim), "NO_COLOR": "1"}
+    acpx = Acpx(f"exec node {program_path('claude')}", env, cli_cwd, shim.parent)
+    code, out = await acpx.run("--format", "json", "--approve-all", "exec", "SCRIPT:bash touch made")
+    messages = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    assert code == 0 and messages[-1]["result"]["stopReason"] == "end_turn", out
+    assert (cli_cwd / "made").exists()
+    code, out = await acpx.run("--deny-all", "exec", "SCRIPT:bash touch denied")
+    assert code == PERMISSION_DENIED, out
+    assert not (cli_cwd / "denied").exists()
+
+    listed = (await harness.http.get("/v1/sessions")).json()["sessions"]
+    assert len(listed) == 2, "each run was a session of the gateway"
+    for session in listed:
+        await harness.watch(session["session"])
+        ended = await harness.until("turn.ended")
+        assert ended["status"] == "completed"
+    asked = {line["input"]["command"] for line in harness.all("permission.asked")}
+    assert asked == {"touch made", "touch denied"}
 
 
 async def statuses(harness: GatewayHarness, count: int) -> list[str]:
