@@ -10,12 +10,14 @@ import pytest
 
 from e2e.gateway_harness import GatewayHarness, open_gateway, settings
 from e2e.harness import on_versions, why_not_isolated
+from fairlead.config import default_data
 from fairlead.wiring import running
 from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE
 from tools.mcp_client import packages_folder
 
 FAIRLEAD = str(Path(sys.executable).with_name("fairlead"))
+ROOT = Path(__file__).resolve().parents[2]
 JUDGE = Path(__file__).with_name("mcp_judge.py")
 TOOLS = ["list_sessions", "search_sessions", "read_session", "start_session", "send_message", "wait_for_turn"]
 AUTO = "2026-07-28"
@@ -74,7 +76,7 @@ async def test_claude_code_inside_and_outside_a_session(
     """Inside, the gateway knows the session; outside, the agent says that its session is unknown."""
     server = {"command": FAIRLEAD, "args": ["mcp", "--allow", "send"]}
     config = settings(
-        tmp_path / "data",
+        default_data(cli_env),
         tmp_path,
         agent="claude",
         claude=str(claude),
@@ -87,7 +89,7 @@ async def test_claude_code_inside_and_outside_a_session(
         await it_lists_sessions_and_sees_its_own(harness, model)
         harness.scene()
         await it_starts_a_session_that_names_it(harness, model)
-        await an_agent_outside_is_marked_as_unknown(harness, claude, cli_env, cli_cwd, tmp_path)
+        await an_agent_outside_is_marked_as_unknown(harness, claude, cli_env, cli_cwd)
 
 
 async def call(harness: GatewayHarness, tool: str, **arguments: Any) -> None:
@@ -116,18 +118,18 @@ async def it_starts_a_session_that_names_it(harness: GatewayHarness, model: Scri
 
 
 async def an_agent_outside_is_marked_as_unknown(
-    harness: GatewayHarness, claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
+    harness: GatewayHarness, claude: Path, cli_env: dict[str, str], cli_cwd: Path
 ) -> None:
-    gateway = harness.gateway
-    env = {"FAIRLEAD_URL": gateway.url, "FAIRLEAD_TOKEN": gateway.token}
-    file = tmp_path / "mcp.json"
-    file.write_text(
-        json.dumps({"mcpServers": {"fairlead": {"command": FAIRLEAD, "args": ["mcp", "--allow", "send"], "env": env}}})
-    )
+    """It is set up with the command of the README; the server finds the gateway by the data folder in HOME."""
+    env = {**cli_env, "PATH": f"{Path(FAIRLEAD).parent}:{cli_env['PATH']}"}
+    command = "mcp add fairlead -- fairlead mcp"
+    assert f"claude {command}`" in (ROOT / "README.md").read_text()
+    await output_of(str(claude), *command.split(), "--allow", "send", env=env, cwd=cli_cwd)
     sent = {"session": harness.session, "message": "hello from outside"}
-    flags = ("--mcp-config", str(file), "--strict-mcp-config", "--allowedTools", "mcp__fairlead__send_message")
     prompt = f"SCRIPT:mcp mcp__fairlead__send_message {json.dumps(sent)}"
-    said = await output_of(str(claude), "-p", prompt, *flags, env=cli_env, cwd=cli_cwd)
+    said = await output_of(
+        str(claude), "-p", prompt, "--allowedTools", "mcp__fairlead__send_message", env=env, cwd=cli_cwd
+    )
     assert f"Sent to session {harness.session}" in said
     queued = await harness.until(lambda line: line["type"] == "message.queued" and "source" in line)
     assert queued["source"] == {} and "whose session is unknown" in queued["content"][0]["text"]
