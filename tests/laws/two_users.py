@@ -27,6 +27,9 @@ WORD = "qzxwhisper"
 """Part of everything that Anna sends and names."""
 SCOPES = ("view", "chat", "approve", "terminal")
 
+ENDLESS = ("mylifedb.notifications", "direct.stream")
+"""The routes whose response is an endless stream."""
+
 
 class Ids(msgspec.Struct, frozen=True):
     """The ids used by a walk: ids of Anna's things, or ids that never existed."""
@@ -237,12 +240,12 @@ async def collect_lines(gateway: TwoUserGateway, who: str, path: str, lines: lis
 
 
 async def asked(gateway: TwoUserGateway, who: str, route: Route, ids: Ids, query: Mapping[str, str]) -> tuple[int, str]:
-    """Status and body of a route; for an endless stream only the status."""
+    """Status and body of a route; for an endless stream only the status, unless it is refused."""
     body = None if route.method == "GET" else body_of(route.body, ids)
     headers = {"authorization": f"Bearer {gateway.tokens[who]}"}
     path = named(route.path, ids)
     async with gateway.http.stream(route.method, path, json=body, params=query, headers=headers) as answer:
-        if route.name == "mylifedb.notifications":
+        if route.name in ENDLESS and answer.status_code == 200:
             return answer.status_code, ""
         return answer.status_code, (await answer.aread()).decode(errors="replace")
 

@@ -38,7 +38,8 @@ SETTLED = ev.PermissionResolved(
 
 
 def entry(seq: int, event: ev.Event, raw: bytes | None = None, origin: Origin = "agent") -> Entry:
-    return Entry(seq, seq - 1, 1_000, type(event).__struct_config__.tag, msgspec.json.encode(event), origin, raw)
+    kind = str(type(event).__struct_config__.tag)
+    return Entry(seq, seq - 1, 1_000, kind, msgspec.json.encode(event), origin, raw)
 
 
 def record(seq: int, raw: bytes) -> Entry:
@@ -224,5 +225,5 @@ async def test_a_bad_position_and_an_unknown_session_are_refused(harness: Direct
     for given in ("-1", "1.5", "x", "9" * 19):
         answer = await harness.http.get(url.format(harness.session), headers={"Last-Event-ID": given})
         assert answer.status_code == 400, given
-    body = {"events": [{"payload": {}}] * 101}
+    body: Any = {"events": [{"payload": {}}] * 101}
     assert (await harness.http.post(f"/v1/code/sessions/{harness.session}/events", json=body)).status_code == 400

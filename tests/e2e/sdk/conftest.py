@@ -40,10 +40,10 @@ def run_in_sdk(tmp_path: Path) -> RunInSdk:
     if not python_program().exists():
         pytest.skip("the Python SDK is not fetched: python -m tools.agent_sdks")
 
-    async def run(program: str, *words: str) -> list[str]:
+    async def run(program: str, *words: str, env: dict[str, str] | None = None) -> list[str]:
         process = await asyncio.create_subprocess_exec(
             *(str(python_program()), str(HERE / program), PATHS, *words),
-            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+            env=env or {"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
