@@ -95,6 +95,33 @@ async def test_nothing_is_read_while_the_agent_works_and_late_rows_follow_with_t
         assert [row for _, row in await copies(harness)] == rows
 
 
+async def test_records_that_arrive_while_the_log_is_read_are_the_agents_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file has a turn's last row before the wire has its record, and the turn ends while the log is read."""
+    async with running(tmp_path) as harness:
+        await harness.start()
+        agent = await harness.working("hello")
+        last = Writer(SESSION).text("all done")
+        harness.home.write([*await wire_rows(harness), last], SESSION)
+        read = harness.store.read
+
+        async def read_before_the_end(*given: Any, **options: Any) -> Any:
+            page = await read(*given, **options)
+            monkeypatch.undo()
+            await agent.say({**{name: last[name] for name in ("type", "uuid", "message")}, "parent_tool_use_id": None})
+            await agent.result()
+            return page
+
+        monkeypatch.setattr(harness.store, "read", read_before_the_end)
+        await harness.importer.mirror.catch_up(harness.loaded().core)
+        # The log need not be read while the turn runs.
+        if harness.loaded().core.interpreter.turn is not None:
+            await harness.store.read(SESSION, 0, 1)
+        await eventually(lambda: level(harness, 2))
+        assert [event for event in await harness.log(SESSION) if isinstance(event, ev.Notice)] == []
+
+
 async def test_a_restart_continues_at_its_position(tmp_path: Path) -> None:
     async with running(tmp_path) as harness:
         await harness.start()

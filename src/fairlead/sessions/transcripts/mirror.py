@@ -64,10 +64,11 @@ class TranscriptMirror:
         if state is None:
             state = self._states[core.session] = await self._open(core)
         while (rows := state.held or await state.reader.read()) is not None:
-            await self._listen(core, state)
-            if core.interpreter.turn is not None and not ended:
+            if not ended and await _in_turn(core):
                 state.held = rows
                 return
+            # Only now: the records of a turn that ended while the file was read are in the log.
+            await self._listen(core, state)
             state.held = None
             await self._log(core, state, rows)
 
@@ -162,6 +163,12 @@ class TranscriptMirror:
                 # An event's id begins with the name of the record that it comes from.
                 found.add(ev.decode(entry.event).id.split("/", 1)[0])
         return frozenset(found)
+
+
+async def _in_turn(core: SessionCore) -> bool:
+    """Whether a turn runs. Waits for a commit in progress: the end of a turn counts when it is in the log."""
+    async with core.transaction():
+        return core.interpreter.turn is not None
 
 
 def _conversation(core: SessionCore) -> SessionId:
