@@ -1,5 +1,6 @@
 """A process that a shim lends: its caller prompts and answers it too, and it outlives the gateway."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.agents import Decision, Exit, Record, ToolCheck
 from fairlead.model.errors import Busy, NotTrusted
-from fairlead.model.ids import CallId, RequestId
+from fairlead.model.ids import CallId, RequestId, SessionId
 from fairlead.model.policy import Behavior
+from patience import settled
 from sessions.harness import SESSION, CoreHarness, FakeAgent
 
 SHIM = cmd.AttachShim(session=SESSION, version="2.1.325", agent_session=SESSION, pid=4711, started="boot/1")
@@ -105,6 +107,35 @@ async def test_a_turn_goes_on_over_a_restart_of_the_gateway(tmp_path: Path, cras
     assert end.status == "completed"
     await agent.die(Exit(code=0))
     assert await harness.services.children() == []
+    await harness.stop()
+
+
+async def test_a_shim_may_reconnect_before_the_gateway_has_looked_for_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = await trusting(tmp_path)
+    await harness.open()
+    agent = await attached(harness)
+    await prompt(agent, "long work")
+    await agent.ready()
+    looking, found = asyncio.Event(), asyncio.Event()
+    find = type(harness.store).find
+
+    async def find_later(store: Any, session: SessionId, key: str) -> Any:
+        if key.startswith("exit:"):
+            looking.set()
+            await found.wait()
+        return await find(store, session, key)
+
+    monkeypatch.setattr(type(harness.store), "find", find_later)
+    harness = await restarted(harness, crash=True)
+    await looking.wait()
+    reconnecting = asyncio.create_task(attached(harness))
+    await settled()
+    found.set()
+    agent = await reconnecting
+    await agent.result()
+    assert (await harness.kinds()).count("agent.started") == 1
     await harness.stop()
 
 

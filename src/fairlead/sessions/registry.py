@@ -190,6 +190,7 @@ class Registry:
             logger.warning("cannot follow a child", extra={"session": child.session, "error": error.message})
             return
         session.supervisor.following = True
+        session.supervisor.recovered.clear()
         self.tasks.spawn(follow(session.supervisor, child, end=kill))
 
     async def _recover(self, session_id: SessionId) -> None:

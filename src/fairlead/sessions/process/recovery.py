@@ -18,13 +18,16 @@ async def follow(supervisor: AgentSupervisor, child: ProcessInfo, *, end: bool) 
         if await core.log.store.find(core.session, exit_key(name)) is not None:
             await core.services.forget_child(core.session)
         elif child.lent:
+            # Sets `recovered`: only then does a shim that reconnects find what it replaces.
             await _wait_for_shim(supervisor, child, connection)
         else:
+            supervisor.recovered.set()
             await supervisor.cancel_pending()
             if end:
                 await supervisor.kind.end(child)
             await supervisor.kind.follow(child, connection, core.state.last_prompt)
     finally:
+        supervisor.recovered.set()
         supervisor.following = False
         if not connection.gone and not connection.released:
             await supervisor.close_lost()
@@ -37,6 +40,7 @@ async def _wait_for_shim(supervisor: AgentSupervisor, child: ProcessInfo, connec
     supervisor.lent_process = child_name(child)
     last_prompt = supervisor.core.state.last_prompt
     waiting = supervisor.waiting_for_shim = asyncio.create_task(supervisor.kind.follow(child, connection, last_prompt))
+    supervisor.recovered.set()
     try:
         await asyncio.wait({waiting})
     except asyncio.CancelledError:

@@ -60,6 +60,9 @@ class AgentSupervisor:
         self.lent_process = ""
         """The name of the lent process whose shim was connected last."""
         self.waiting_for_shim: asyncio.Task[Any] | None = None
+        self.recovered = asyncio.Event()
+        """Not set while it is being found out which process of an earlier gateway the session has."""
+        self.recovered.set()
         self.pending_task: PendingTask | None = None
 
     @property
@@ -260,6 +263,7 @@ class AgentSupervisor:
     async def attach(self, process: LentProcess) -> AgentInvitation | ShimInvitation:
         """Expect the shim of a lent process; an idle process of ours is stopped for it. A shim that reconnects gets its
         session back even in the middle of a turn."""
+        await self.recovered.wait()
         async with self.starting:
             name = child_name(process)
             again = bool(process.pid) and name == self.lent_process
