@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools import rules  # noqa: E402
-from tools.pytest_plugins import NoSkips, ProcessGuard, RandomOrder, RuleResults, SlowFirst, skips_fail  # noqa: E402
+from tools.pytest_plugins import NoSkips, ProcessGuard, RandomOrder, RuleResults, Shard, SlowFirst, skips_fail  # noqa: E402
 
 # Asserts in the shared test suites give details like those of any test; register before the first import of a suite.
 pytest.register_assert_rewrite("fairlead_testing.store_conformance", "fairlead_testing.derived_conformance")
@@ -37,11 +37,14 @@ os.environ["PYTEST_RUN_SEED"] = str(SEED)
 
 MEMORY_BYTES = 4 << 30
 
+ELSEWHERE = (ROOT / "tests/e2e", ROOT / "tests/browser")
+"""Folders of other parts."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--random-order", action="store_true", help="run files and the tests in each in a random order")
     parser.addoption("--in-memory", action="store_true", help="temporary files on /dev/shm, if there is room")
-    parser.addoption("--only-processes", action="store_true", help="read only files whose tests are marked `process`")
+    parser.addoption("--shard", metavar="PART:I/N", help="only the files of one shard (tools/shards.py)")
     parser.addoption("--rules-file", default=str(rules.RESULTS), help="where the rules that tests show are noted")
 
 
@@ -51,9 +54,13 @@ def pytest_configure(config: pytest.Config) -> None:
         use_memory()
     order = RandomOrder(SEED) if config.getoption("--random-order") else SlowFirst()
     config.pluginmanager.register(order, "fairlead-order")
-    config.pluginmanager.register(ProcessGuard((ROOT / "tests/e2e", ROOT / "tests/browser")), "fairlead-process-guard")
+    config.pluginmanager.register(ProcessGuard(ELSEWHERE), "fairlead-process-guard")
     if skips_fail():
         config.pluginmanager.register(NoSkips(), "fairlead-no-skips")
+    if config.getoption("--shard"):
+        part, _, share = config.getoption("--shard").partition(":")
+        number, count = map(int, share.split("/"))
+        config.pluginmanager.register(Shard(part, number, count, files_of(part), ROOT), "fairlead-shard")
     results = RuleResults(Path(config.getoption("--rules-file")), rules.known_rules())
     config.pluginmanager.register(results, "fairlead-rule-results")
 
@@ -72,10 +79,12 @@ def names_processes(file: Path) -> bool:
     return any("mark.process" in place.read_text() for place in (file, *above) if place.exists())
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip files without the mark: four workers take longer to read every file than to run many of the tests."""
-    test = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
-    return True if test and config.getoption("--only-processes") and not names_processes(collection_path) else None
+def files_of(part: str) -> list[str]:
+    """The test files of a part with shards; without those that have no test for it."""
+    found = [
+        file for file in (ROOT / "tests").rglob("test_*.py") if not any(folder in file.parents for folder in ELSEWHERE)
+    ]
+    return [str(file.relative_to(ROOT)) for file in found if part != "processes" or names_processes(file)]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tools import shards
+
 
 def skips_fail() -> bool:
     """Whether a skip fails the run: in CI and with FAIRLEAD_NO_SKIP=1 it means that something was not tested."""
@@ -95,6 +97,29 @@ class RuleResults:
             fresh = self.path.with_suffix(".new")
             fresh.write_text(json.dumps(merged, indent=1, sort_keys=True))
             fresh.replace(self.path)
+
+
+class Shard:
+    """Reads only the files of one shard of a part, and measures how long each takes (tools/shards.py)."""
+
+    def __init__(self, part: str, number: int, count: int, files: Collection[str], root: Path) -> None:
+        self._part = part
+        self._root = root
+        stored = shards.read(shards.STORED).get(part, {})
+        self._files = {file for file, shard in shards.divide(files, stored, count).items() if shard == number}
+        self._seconds: dict[str, float] = {}
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+            return None
+        return None if str(collection_path.relative_to(self._root)) in self._files else True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        file = report.nodeid.partition("::")[0]
+        self._seconds[file] = self._seconds.get(file, 0.0) + report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        shards.note(self._part, self._seconds)
 
 
 class RandomOrder:

@@ -7,6 +7,7 @@ while the others run; their output is shown when they have ended. Standard libra
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -32,9 +33,6 @@ PYTHON = str(BIN / "python")
 QUIET_PYTEST = ("-m", "pytest", "-q", "--durations=5", "--durations-min=2")
 COVERED_PYTEST = (PYTHON, "-m", "coverage", "run", f"--data-file={COVERAGE_DATA / 'data'}", *QUIET_PYTEST)
 
-# Without the terminal plugin it prints nothing, and does not know the options for it in pyproject.toml.
-COMPILE_TESTS = (PYTHON, "-m", "pytest", "--collect-only", "-p", "no:terminal", "-o", "addopts=--import-mode=importlib")
-
 # The tools that create .venv and fetch the programs that the tests run against.
 FETCHERS = (
     *("install", "clis", "agent_sdks", "acp_agents", "acp_clients", "happy_wire", "browser", "cloudcli_app"),
@@ -44,14 +42,15 @@ FETCHERS = (
 # Tests that have a separate part.
 ELSEWHERE = ("--ignore=tests/e2e", "--ignore=tests/browser")
 
+SHARDS = 4
+"""More than cores: a third of the time is spent waiting for a server or a process to start and to end."""
+
 UNIT = "not process and not fault and not long"
 PROCESSES = "process and not fault and not long"
 
 
-def pytest(*arguments: str, workers: int = 1) -> tuple[str, ...]:
-    """A call of pytest. Its workers take tests from each other, so that all of them end at about the same time."""
-    spread = ("-n", str(workers), "--dist", "worksteal") if workers > 1 else ()
-    return (PYTHON, *QUIET_PYTEST, *spread, *arguments)
+def pytest(*arguments: str) -> tuple[str, ...]:
+    return (PYTHON, *QUIET_PYTEST, *arguments)
 
 
 def pytest_slow_first(*arguments: str, workers: int) -> tuple[str, ...]:
@@ -81,6 +80,8 @@ class Part:
     """Runs in parallel with the parts in the foreground."""
     needs: tuple[str, ...] = ()
     """Background parts that must have ended before it starts."""
+    shards: int = 1
+    """Its last command runs in this many processes at once, each with a shard of the test files (tools/shards.py)."""
 
 
 PARTS = (
@@ -92,19 +93,19 @@ PARTS = (
     ),
     Part("check", "lint, types, imports", 60, (("make", "--no-print-directory", "check"),), background=True),
     Part("web", "the web UI, built", 40, ((PYTHON, "-m", "tools.web", "test"),), background=True),
-    # More workers than cores: a third of the time is spent waiting for a server or a process to start and to end.
     Part(
         "unit",
         "unit, golden, laws",
         130,
-        # The first command compiles the tests: without it, in a fresh clone, every worker compiles them all.
-        (COMPILE_TESTS, pytest("tests", *ELSEWHERE, "--in-memory", "-m", UNIT, workers=4)),
+        (pytest("tests", *ELSEWHERE, "--in-memory", "-m", UNIT),),
+        shards=SHARDS,
     ),
     Part(
         "processes",
         "with processes",
         120,
-        (pytest("tests", *ELSEWHERE, "--only-processes", "-m", PROCESSES, workers=4),),
+        (pytest("tests", *ELSEWHERE, "-m", PROCESSES),),
+        shards=SHARDS,
     ),
     Part("wheel", "the wheel, installed", 30, ((PYTHON, "-m", "tools.wheel"),), background=True),
     Part(
@@ -152,15 +153,39 @@ class Result:
 
 def run(argv: Sequence[str], output: IO[bytes] | None = None) -> int:
     """Run a command and return its exit code; leftover processes are ended, also when we are interrupted."""
+    with started(argv, output) as child:
+        return child.wait()
+
+
+@contextlib.contextmanager
+def started(argv: Sequence[str], output: IO[bytes] | None) -> Iterator[subprocess.Popen[bytes]]:
     # Tests start hundreds of Python processes: without compiled files on disk each would compile all its imports.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     child = subprocess.Popen(argv, cwd=ROOT, env=env, start_new_session=True, stdout=output, stderr=output)
     RUNNING.append(child)
     try:
-        return child.wait()
+        yield child
     finally:
         end_group(child)
         RUNNING.remove(child)
+
+
+def run_shards(part: Part, argv: Sequence[str], output: IO[bytes] | None = None) -> int:
+    """Run a command once for each shard, all at the same time; return the first exit code that is not 0.
+
+    The output of the first one is shown as it comes, that of each other one when it has ended."""
+    files = [BUILD / "parts" / f"{part.name}-{number}.txt" for number in range(2, part.shards + 1)]
+    files[0].parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        outputs = [output, *(stack.enter_context(file.open("wb")) for file in files)]
+        children = [
+            stack.enter_context(started([*argv, f"--shard={part.name}:{number}/{part.shards}"], to))
+            for number, to in enumerate(outputs, 1)
+        ]
+        codes = [child.wait() for child in children]
+    for file in files:
+        print(file.read_text(encoding="utf-8", errors="replace"), end="", flush=True)
+    return next((code for code in codes if code), 0)
 
 
 def restore_sigint() -> None:
@@ -192,11 +217,14 @@ def innet(argv: Sequence[str]) -> Sequence[str]:
     return [wrapper, *argv] if allowed else argv
 
 
-def run_part(part: Part, output: IO[bytes] | None = None) -> Result:
+def run_part(part: Part, output: IO[bytes] | None = None, more: Sequence[str] = ()) -> Result:
+    """`more`: further arguments of each command."""
     begun = time.monotonic()
     failed = False
-    for argv in part.commands:
-        code = run(innet(argv) if part.isolated else argv, output)
+    for number, argv in enumerate(part.commands, 1):
+        whole = [*(innet(argv) if part.isolated else argv), *more]
+        sharded = part.shards > 1 and number == len(part.commands)
+        code = run_shards(part, whole, output) if sharded else run(whole, output)
         if code == PYTEST_FOUND_NOTHING and "pytest" in argv:
             print("test: this part has no test, so it shows nothing: that is a failure", flush=True)
         failed = failed or code != 0

@@ -13,12 +13,11 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tools.test import PARTS, ROOT, Part, innet, restore_sigint, run
+from tools.test import PARTS, ROOT, Part, restore_sigint, run_part
 from tools.test_long import git
 
 RESULT = ROOT / "tests" / "stress-result.json"
@@ -41,12 +40,11 @@ def busy_machine(processes: int = BUSY) -> Iterator[None]:
             child.wait()
 
 
-def run_part(part: Part, seed: int) -> dict[str, Any]:
+def run_stressed(part: Part, seed: int) -> dict[str, Any]:
     os.environ["FAIRLEAD_SEED"] = str(seed)
-    begun = time.monotonic()
     # The random order leaves no test out, so a green run has run them all.
-    codes = [run([*(innet(argv) if part.isolated else argv), "--random-order"]) for argv in part.commands]
-    return {"passed": not any(codes), "seconds": round(time.monotonic() - begun)}
+    result = run_part(part, more=("--random-order",))
+    return {"passed": not result.failed, "seconds": round(result.seconds)}
 
 
 def stress(names: list[str], number: int) -> dict[str, Any]:
@@ -55,7 +53,7 @@ def stress(names: list[str], number: int) -> dict[str, Any]:
     os.environ["PYTEST_RUN_DAY"] = str(datetime.datetime.now(datetime.UTC).toordinal() + number)
     seed = random.SystemRandom().randrange(2**32)
     with busy_machine():
-        parts = {part.name: run_part(part, seed) for part in PARTS if part.name in names}
+        parts = {part.name: run_stressed(part, seed) for part in PARTS if part.name in names}
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "seed": seed,
