@@ -24,8 +24,8 @@ pytest.register_assert_rewrite("fairlead_testing.store_conformance", "fairlead_t
 pytest.register_assert_rewrite("agents.claude.wire_rules")
 
 # Times on a shared machine are meaningless: no example fails for being slow.
-settings.register_profile("fairlead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("long", settings.get_profile("fairlead"))
+settings.register_profile("fairlead", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("long", settings.get_profile("fairlead"), max_examples=400)
 settings.load_profile("fairlead")
 
 # Removed from the environment: a gateway under test would refuse it as an unknown setting. The worker processes of one

@@ -21,13 +21,13 @@ def test_the_native_protocol_is_found() -> None:
 
 def test_a_protocol_of_another_package_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("theirs", "fairlead.clients.native:PROTOCOL", discovery.GROUP)
-    monkeypatch.setattr(discovery, "entry_points", lambda group: [point])
+    monkeypatch.setattr(discovery, "entry_points_of", lambda group: [point])
     assert discovery.discover()[-1] is PROTOCOL
 
 
 def test_entry_point_that_is_not_a_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("theirs", "fairlead.clients.native:document", discovery.GROUP)
-    monkeypatch.setattr(discovery, "entry_points", lambda group: [point])
+    monkeypatch.setattr(discovery, "entry_points_of", lambda group: [point])
     with pytest.raises(CannotServe, match="theirs"):
         discovery.discover()
 

@@ -4,7 +4,6 @@ import importlib
 import importlib.util
 import pkgutil
 from collections.abc import Iterable
-from importlib.metadata import entry_points
 from typing import Final
 
 import fairlead
@@ -12,6 +11,7 @@ import fairlead.clients
 from fairlead.model.views import Projection
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.server.errors import CannotServe, ProjectionClash
+from fairlead.system.extensions import entry_points_of
 from fairlead.system.services import ServiceFactory
 
 GROUP: Final = "fairlead.clients"
@@ -25,7 +25,7 @@ def discover() -> tuple[ClientProtocol, ...]:
     for module in pkgutil.iter_modules(fairlead.clients.__path__):
         name = f"{fairlead.clients.__name__}.{module.name}"
         found.append(_checked(getattr(importlib.import_module(name), "PROTOCOL", None), name))
-    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+    for point in entry_points_of(GROUP):
         found.append(_checked(point.load(), f"the entry point {point.name} ({point.value})"))
     return tuple(found)
 
@@ -37,7 +37,7 @@ def discover_services() -> tuple[ServiceFactory, ...]:
         name = f"{fairlead.__name__}.{room.name}.services"
         if room.ispkg and room.name not in ("wiring", "system") and importlib.util.find_spec(name) is not None:
             found.extend(importlib.import_module(name).SERVICES)
-    found.extend(point.load() for point in sorted(entry_points(group=SERVICES), key=lambda point: point.name))
+    found.extend(point.load() for point in entry_points_of(SERVICES))
     return tuple(found)
 
 

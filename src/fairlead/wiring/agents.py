@@ -5,7 +5,6 @@ import importlib.util
 import os
 import pkgutil
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.transcripts import Transcripts
 from fairlead.sessions.api.folders import FolderReport
 from fairlead.system.clock import SystemClock
+from fairlead.system.extensions import entry_points_of
 from fairlead.system.sandbox import Sandbox, find_program, problem_of, sandbox_of
 from fairlead.terminals.api import Terminals
 from fairlead.uploads.service import FOLDER as UPLOADS
@@ -84,7 +84,7 @@ def discover_agents() -> list[CreateKinds]:
         name = f"{fairlead.agents.__name__}.{package.name}.kind"
         if package.ispkg and importlib.util.find_spec(name) is not None:
             found.append(importlib.import_module(name).create_kinds)
-    found.extend(point.load() for point in sorted(entry_points(group=GROUP), key=lambda point: point.name))
+    found.extend(point.load() for point in entry_points_of(GROUP))
     return found
 
 
