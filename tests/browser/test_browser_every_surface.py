@@ -70,6 +70,7 @@ class Surfaces:
         await self.sdk.until(lambda line: text in line.get("text", ""))
         await self.sdk.until(lambda line: "result" in line)
         await self.vscode.seen(text).wait_for()
+        await self.vscode.idle()
         await expect(self.web.locator(".agent-text", has_text=text).first).to_be_visible()
         await self.editor.until(lambda: text in str(self.editor.received[-40:]))
         await self.tab.until(lambda frame: frame["type"] == "assistant" and text in str(frame))

@@ -32,10 +32,12 @@ async def test_vs_code_starts_a_session_confirms_a_tool_and_goes_on_after_a_cut(
         await window.trust()
         await window.allow()
         await window.seen("The tool said: hi").wait_for()
+        await window.idle()
 
         # A session of another client is in the list, with its history.
         await window.open_session("From the phone")
         await window.seen("I thought about it.").wait_for()
+        await window.idle()
         if os.environ.get("FAIRLEAD_WRITE"):
             await window.page.screenshot(path=PICTURE)
 
@@ -44,15 +46,21 @@ async def test_vs_code_starts_a_session_confirms_a_tool_and_goes_on_after_a_cut(
         await window.seen("tick tick").wait_for()
         await host.relay.cut()
         await window.seen(" ".join(["tick"] * 12)).wait_for()
+        await window.idle()
+        # A turn of another client, too, ends here.
+        async with gateway.http() as http:
+            await http.post(f"/v1/sessions/{phone}/messages", json={"text": "SCRIPT:text from the phone"})
+        await window.seen("Hello from the scripted model. from the phone").wait_for()
+        await window.idle()
 
         # A prompt that is sent while there is no connection arrives once.
         await host.relay.away()
-        await window.send("SCRIPT:text")
+        await window.send("SCRIPT:text at last")
         await host.relay.listen()
-        await window.seen("Hello from the scripted model.").wait_for()
+        await window.seen("Hello from the scripted model. at last").wait_for()
         log = await gateway.stored(phone)
         prompts = [event["content"][0]["text"] for event in log if event["type"] == "user.message"]
-        assert prompts == ["SCRIPT:think", "SCRIPT:slow 12", "SCRIPT:text"]
+        assert prompts == ["SCRIPT:think", "SCRIPT:slow 12", "SCRIPT:text from the phone", "SCRIPT:text at last"]
         confirmed = [event for event in await all_events(gateway) if event["type"] == "permission.resolved"]
         assert [(event["behavior"], event["how"]) for event in confirmed] == [("allow", "person")]
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import quote
 
-from playwright.async_api import Browser, Error, Locator, Page
+from playwright.async_api import Browser, Error, Locator, Page, expect
 
 from e2e.cuttable_relay import Relay
 from faults.gateway_process import TOKEN, GatewayProcess
@@ -116,6 +116,12 @@ class VsCodeWindow:
 
     async def allow(self) -> None:
         await self.page.locator(".monaco-button:visible", has_text="Allow").first.click()
+
+    async def idle(self) -> None:
+        """Wait until the button that stops a turn is gone, and the list shows no session at work."""
+        working = self.page.get_by_text("Working...").locator("visible=true")
+        for sign in (self.page.locator(".codicon-stop-circle:visible"), working):
+            await expect(sign).to_have_count(0, timeout=PATIENCE * 1000)
 
     async def open_session(self, title: str) -> None:
         await self.page.get_by_label("Show Agent Sessions Sidebar").locator("visible=true").first.click()
