@@ -7,6 +7,7 @@ import random
 import shutil
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--shard"):
         part, _, share = config.getoption("--shard").partition(":")
         number, count = map(int, share.split("/"))
+        use_own_folder(f"{part[0]}{number}")
         config.pluginmanager.register(Shard(part, number, count, files_of(part), ROOT), "fairlead-shard")
     results = RuleResults(Path(config.getoption("--rules-file")), rules.known_rules())
     config.pluginmanager.register(results, "fairlead-rule-results")
@@ -70,6 +72,14 @@ def use_memory() -> None:
     folder = Path("/dev/shm")
     if os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > MEMORY_BYTES:
         tempfile.tempdir = str(folder)
+
+
+def use_own_folder(name: str) -> None:
+    """Put temporary files in a folder of this shard: pytest deletes the folders of earlier runs, and fails when another
+    pytest deletes them at the same time. The name is short, because a socket's path has at most 107 characters."""
+    folder = Path(tempfile.gettempdir()) / f"fl-{zlib.crc32(bytes(ROOT)):08x}-{name}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    tempfile.tempdir = str(folder)
 
 
 @functools.cache

@@ -79,7 +79,7 @@ def test_without_a_gateway_the_program_runs_alone_and_one_line_says_so(tmp_path:
     assert ran.returncode == 3
     assert f'"argv": {list(BOTH)}'.replace("'", '"') in ran.stdout
     (line,) = ran.stderr.splitlines()
-    assert line.startswith("fairlead: No gateway runs on") and line.endswith("Claude Code runs without it.")
+    assert line.startswith("fairlead: Claude Code runs without the gateway: No gateway runs on")
 
 
 def test_a_gateway_can_be_required(tmp_path: Path, cli: Path) -> None:

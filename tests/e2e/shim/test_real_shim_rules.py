@@ -62,7 +62,9 @@ async def test_a_folder_that_is_not_trusted_is_left_alone(
         await caller.until("result")
         assert await caller.ended() == 0
     (line,) = caller.stderr.decode().splitlines()
-    assert "is not trusted" in line and "fairlead trust" in line and line.endswith("Claude Code runs without it.")
+    assert line.startswith("fairlead: Claude Code runs without the gateway: ")
+    assert "is not trusted" in line and line.endswith(f"fairlead trust {other}")
+    assert (await harness.http.get("/v1/sessions?transcripts=false")).json()["sessions"] == [], "no session is left"
 
 
 @on_versions(NEWEST)

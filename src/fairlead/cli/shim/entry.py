@@ -44,7 +44,7 @@ def run_shim(command: Sequence[str], arguments: Sequence[str]) -> NoReturn:
         if env.get(name) == value:
             _say(f"{problem} {name}={value} forbids to run Claude Code without the gateway.")
             sys.exit(ExitCode.FAILED)
-        _say(f"{problem} Claude Code runs without it.")
+        _say(f"Claude Code runs without the gateway: {problem}")
         os.execvpe(argv[0], [*argv, *arguments], cli_env)
     _exit_like(status)
 

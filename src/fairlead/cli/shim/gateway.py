@@ -15,6 +15,7 @@ from fairlead.cli.shim.invocation import Invocation
 from fairlead.client.endpoint import GatewayEndpoint
 from fairlead.client.errors import Unreachable, from_status
 from fairlead.model.agents import LentProcess, ShimInvitation
+from fairlead.model.commands import Reply
 
 T = TypeVar("T")
 
@@ -38,13 +39,17 @@ class ShimGateway:
         self.endpoint = endpoint
         self._seconds = seconds
 
-    def open_session(self, invocation: Invocation, session: str, cwd: str) -> None:
-        """Make sure that the session exists. Raises ClientError."""
+    def open_session(self, invocation: Invocation, session: str, cwd: str) -> bool:
+        """Make sure that the session exists; return whether it is new. Raises ClientError."""
         if invocation.resumes and self._exists(session):
-            return
+            return False
         resume = session if invocation.resumes else ""
         body = {"session": session, "cwd": cwd, "agent": "claude", "settings": invocation.settings, "resume": resume}
-        self._call("POST", "/v1/sessions", dict[str, Any], body)
+        return not self._call("POST", "/v1/sessions", Reply, body).repeated
+
+    def delete_session(self, session: str) -> None:
+        """Raises ClientError."""
+        self._call("DELETE", f"/v1/sessions/{session}", Reply, None)
 
     def _exists(self, session: str) -> bool:
         status, _ = self._exchange("GET", f"/v1/sessions/{session}", None)

@@ -63,8 +63,14 @@ async def offer_process(
     process = LentProcess(version=version, agent_session=session, pid=child.pid, started=child.started)
     if not session:
         return process, None
-    await asyncio.to_thread(gateway.open_session, invocation, session, os.getcwd())
-    return process, await asyncio.to_thread(gateway.attach, session, process)
+    new = await asyncio.to_thread(gateway.open_session, invocation, session, os.getcwd())
+    try:
+        return process, await asyncio.to_thread(gateway.attach, session, process)
+    except ClientError:
+        if new:  # without its process it would stay empty for good
+            with contextlib.suppress(ClientError):
+                await asyncio.to_thread(gateway.delete_session, session)
+        raise
 
 
 class Shim:
