@@ -104,7 +104,8 @@ class DirectStreamReplay(ReplayClient):
         for entry in self.scene.log():
             fold.step(entry)
         joined = decode_catch_up(fold.snapshot())
-        return EventStreamEncoder(self.scene.foreign, joined.seq, frozenset(joined.pending))
+        start = max(self.records, default=0)
+        return EventStreamEncoder(self.scene.foreign, start, joined.seq, frozenset(joined.pending))
 
     def split(self, data: bytes) -> list[bytes]:
         return payloads_of(data)

@@ -49,10 +49,12 @@ _event: Final = msgspec.json.Decoder(_Event)
 
 
 class EventStreamEncoder(EncoderWithoutSignals, frozen=True):
-    """Implements `model.web.routes.StreamEncoder`. `foreign`: as in `record_lines`.
-    `opened_at`: the last seq when the stream was opened. `waiting`: the requests that waited for an answer then."""
+    """Implements `model.web.routes.StreamEncoder`. `foreign`: as in `record_lines`. `start`: the client's position,
+    where the context begins, so that equal encoders have equal contexts. `opened_at`: the last seq when the stream was
+    opened. `waiting`: the requests that waited for an answer then."""
 
     foreign: bool = False
+    start: int = 0
     opened_at: int = 0
     waiting: frozenset[str] = frozenset()
 

@@ -53,11 +53,12 @@ def stream(request: Request) -> Steps:
     given = request.head.first("last-event-id")
     if given and not (given.isascii() and given.isdigit() and len(given) <= 18 and int(given) <= LARGEST_NUMBER):
         raise BadRequest("Last-Event-ID must be the id of an event of this stream.", field="last-event-id")
+    start = int(given or 0)
     joined = decode_catch_up((yield from do(ReadProjection(request.session, NAME))))
     return SessionStream(
         session=request.session,
-        cursor=Cursor(int(given or 0)),
-        encoder=EventStreamEncoder(joined.foreign, joined.seq, frozenset(joined.pending)),
+        cursor=Cursor(start),
+        encoder=EventStreamEncoder(joined.foreign, start, joined.seq, frozenset(joined.pending)),
         first=BEAT,
         beat=BEAT,
         gap=TRUNCATED,
