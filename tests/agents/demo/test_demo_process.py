@@ -1,15 +1,19 @@
 """The demo agent as a real process: every script to its end, requests, interrupts, resume, death."""
 
+import uuid
 from pathlib import Path
 
 import pytest
 
 from agents.demo.demo_harness import DemoHarness, demo
+from fairlead.agents.demo.wire import DemoMessage, encode
 from fairlead.agents.scripts import catalogue
 from fairlead.model import events as ev
 from fairlead.model.agents import Decision
 from fairlead.model.commands import Settings
+from fairlead.model.content import TextBlock
 from fairlead.model.errors import HistoryMissing
+from fairlead.model.ids import MessageId
 from fairlead.model.policy import Behavior, Verdict
 
 pytestmark = pytest.mark.process
@@ -114,6 +118,18 @@ async def test_an_interrupt_ends_a_text_a_command_and_a_request(tmp_path: Path) 
         await harness.agent.interrupt()
         assert (await harness.ended(3)).status == "cancelled"
         await harness.sink.until(lambda: harness.sink.all("cancelled") == [asked.request])
+
+
+async def test_an_interrupt_that_arrives_together_with_its_prompt_ends_the_turn(tmp_path: Path) -> None:
+    async with demo(tmp_path) as harness:
+        assert harness.agent is not None
+        record = harness.kind.prompt([TextBlock("SCRIPT:slow 1000")], MessageId(str(uuid.uuid4())), harness.session)
+        harness.sink.take(record)
+        await harness.agent._link.send(record.raw + b"\n" + encode(DemoMessage("interrupt")) + b"\n")
+        assert (await harness.ended(1)).status == "cancelled"
+        assert (await harness.turn("SCRIPT:text again")).status == "completed"
+        await harness.agent.interrupt()
+        assert (await harness.turn("SCRIPT:text idle")).status == "completed", "an interrupt without a turn is none"
 
 
 async def test_a_message_in_a_running_turn_joins_it(tmp_path: Path) -> None:

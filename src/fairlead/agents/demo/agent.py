@@ -51,6 +51,8 @@ class DemoAgent:
         self._waiting: list[Prompt] = []
         self._stirred = asyncio.Event()
         self._turn: asyncio.Task[str] | None = None
+        self._interrupted = False
+        """The next turn is to be cancelled at once."""
         self._seen: set[str] = set()
         self._session: DemoSession | None = None
         self._host = Host(self._take)
@@ -77,6 +79,9 @@ class DemoAgent:
             case "interrupt":
                 if self._turn is not None:
                     self._turn.cancel()
+                else:
+                    # It may have arrived together with the prompt, whose turn has not begun yet.
+                    self._interrupted = bool(self._waiting)
             case _ if self._session is not None:
                 self._host.send(_changed(self._session, message))
 
@@ -142,6 +147,8 @@ class DemoAgent:
             ending: Record = {"status": "completed"}
         else:
             self._turn = asyncio.create_task(thread.run("\n".join(prompt.text for prompt in prompts)))
+            if self._interrupted:
+                self._turn.cancel()
             try:
                 ending = {"status": "completed", "text": await self._turn}
             except TurnOver as over:
@@ -149,6 +156,7 @@ class DemoAgent:
             except (asyncio.CancelledError, Stopped):
                 ending = {"status": "cancelled", "reason": "interrupted"}
             self._turn = None
+        self._interrupted = False
         elapsed = int((time.monotonic() - began) * 1000)
         used = {"duration_ms": elapsed, "api_ms": elapsed if thread.calls else 0, "model_turns": thread.calls}
         self._host.emit(ev.TurnEnded, **session.take_usage(), **ending, **used)
