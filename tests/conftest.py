@@ -78,8 +78,10 @@ def use_own_folder(name: str) -> None:
     """Put temporary files in a folder of this shard: pytest deletes the folders of earlier runs, and fails when another
     pytest deletes them at the same time. The name is short, because a socket's path has at most 107 characters."""
     folder = Path(tempfile.gettempdir()) / f"fl-{zlib.crc32(bytes(ROOT)):08x}-{name}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    tempfile.tempdir = str(folder)
+    # Others may pass through: some tests run programs of another user in it.
+    folder.mkdir(mode=0o755, exist_ok=True)
+    if folder.stat().st_uid == os.geteuid():
+        tempfile.tempdir = str(folder)
 
 
 @functools.cache
