@@ -49,6 +49,8 @@ async def test_the_official_client_over_http_and_stdio_with_and_without_a_handsh
     async with running(config, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) as gateway:
         for transport, mode, version in (
             ("http", "auto", AUTO),
+            ("stdio", "auto", AUTO),
+            ("http", "legacy", HANDSHAKE),
             ("stdio", "legacy", HANDSHAKE),
         ):
             # -S: without the packages of our own environment.

@@ -30,7 +30,7 @@ def shim(tmp_path: Path) -> Path:
     return folder / "claude"
 
 
-@on_versions(OLDEST, NEWEST)
+@on_versions(OLDEST, NEWEST, core=True)
 async def test_the_python_sdk(harness: GatewayHarness, shim_env: dict[str, str], shim: Path, cli_cwd: Path) -> None:
     if not python_program().exists():
         pytest.skip("the Python SDK is not fetched: python -m tools.agent_sdks")

@@ -12,7 +12,7 @@ PLAIN = "5b9d0c1e-3c55-4a0f-9f43-0d9c1f5c8a00"
 SHIMMED = "5b9d0c1e-3c55-4a0f-9f43-0d9c1f5c8a01"
 
 
-@on_versions()
+@on_versions(core=True)
 async def test_the_caller_gets_the_same_lines(
     harness: GatewayHarness, shim_env: dict[str, str], cli_env: dict[str, str], cli_cwd: Path, claude: Path
 ) -> None:
