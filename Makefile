@@ -15,7 +15,7 @@ install: ## make .venv with every dependency, by hash, and the command .venv/bin
 	@$(RUN) -m tools.install
 
 clis: ## fetch what the tests drive into a cache outside the clone: real Claude Code CLIs, front ends, a browser
-	@py=$$(tools/find-python) && for tool in clis acp_agents acp_clients happy_wire browser cloudcli_app vscode_server agui_sdks; do "$$py" -m tools.$$tool || exit 1; done
+	@py=$$(tools/find-python) && for tool in clis agent_sdks acp_agents acp_clients happy_wire browser cloudcli_app vscode_server agui_sdks mcp_client; do "$$py" -m tools.$$tool || exit 1; done
 
 serve: install ## install, build the web UI, then start the gateway; ARGS="--port 8000" passes options on
 	@($(RUN) -m tools.web) || echo "web: the UI is not built; the gateway says so on its front page, and all else works"
