@@ -12,6 +12,7 @@ from fairlead.auth.api import credentials
 from fairlead.model.auth import SCOPES
 from fairlead.model.web.requests import ServiceCall
 from fairlead.model.web.routes import SendToStreams
+from fairlead.model.web.sockets import Pause, RecallState
 from fairlead.server.app import App
 from fairlead.server.discovery import discover
 from fairlead.server.doors import Door, OpenDoor, open_door
@@ -196,7 +197,8 @@ async def test_nothing_allows_another_origin_to_read(served: Served) -> None:
 async def test_every_service_call_has_a_performer(served: Served) -> None:
     modules = {module.__name__ for module in (credentials, folders, transcripts)}
     declared = {kind for kind in ServiceCall.__subclasses__() if kind.__module__ in modules}
-    assert set(served.app.dispatcher._handlers) == {*declared, AcceptPost, ReadAsset, RunHook, SendToStreams}
+    own = {AcceptPost, ReadAsset, RunHook, SendToStreams, RecallState, Pause}
+    assert set(served.app.dispatcher._handlers) == {*declared, *own}
 
 
 async def test_an_agents_token_opens_its_own_routes_and_nothing_else(served: Served) -> None:

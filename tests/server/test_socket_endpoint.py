@@ -14,6 +14,10 @@ from fairlead.model.web.sockets import (
     CloseSocket,
     Effect,
     Flow,
+    HoldSubscriptions,
+    KeepState,
+    Pause,
+    RecallState,
     RunFlow,
     Signal,
     Subscribe,
@@ -23,6 +27,7 @@ from fairlead.model.web.sockets import (
 from fairlead.model.web.sockets import SocketHandle as HeldWire
 from fairlead.server.dispatch import Dispatcher
 from fairlead.server.limits import ServerLimits
+from fairlead.server.socket_services import KEPT_S, SocketServices
 from fairlead.server.sockets import FAILED, REVOKED, SocketEndpoint, SocketHost
 from fairlead_testing.clock import ManualClock
 from server.fakes import OTHER, SESSION, FakeGateway, until
@@ -117,9 +122,10 @@ class EndpointHarness:
     def __init__(self, limits: ServerLimits | None = None, **does: Sequence[Effect | Steps]) -> None:
         self.gateway = FakeGateway()
         self.script = ScriptedConversation(**does)
-        self.doer = Dispatcher(self.gateway, {})
         self.clock = ManualClock()
-        host = SocketHost(self.doer, self.clock, limits or ServerLimits(), lambda: "id")
+        self.services = SocketServices(self.clock)
+        self.doer = Dispatcher(self.gateway, self.services.handlers())
+        host = SocketHost(self.doer, self.clock, limits or ServerLimits(), lambda: "id", self.services)
         self.endpoint = SocketEndpoint(self.script, ADMIN, host, name="native", peer="127.0.0.1")
         self.wire = Wire()
 
@@ -361,6 +367,84 @@ async def test_too_many_messages_are_answered_and_not_acted_on() -> None:
     harness.say("a")
     await harness.doer.tasks.wait()
     assert len(harness.gateway.commands) == 3
+
+
+async def test_held_subscriptions_go_on_and_their_frames_follow_in_order() -> None:
+    sent: list[tuple[bytes, int]] = []
+    harness = EndpointHarness(
+        sub=(
+            HoldSubscriptions(True),
+            Steps("s", (Subscribe(SESSION, None, CODEC, sent=lambda data, cursor: sent.append((data, cursor.seq))),)),
+        ),
+        a=(Write(b"answer"), HoldSubscriptions(False)),
+    )
+    harness.open()
+    harness.say("sub")
+    await harness.doer.tasks.wait()
+    for text in ("one", "two"):
+        harness.gateway.say(text)
+    (watch,) = harness.gateway.watches
+    assert (harness.wire.sent, sent) == ([b"hello", b"<s>"], [])
+    assert watch.position == 2 and watch.sink.backlog() > harness.wire.backlog(), "what waits counts as a backlog"
+    harness.say("a")
+    assert harness.wire.sent[2] == b"answer" and [b"one" in data for data in harness.wire.sent[3:]] == [True, False]
+    assert sent == [(harness.wire.sent[3], 1), (harness.wire.sent[4], 2)] and watch.drains == 1
+    assert watch.sink.backlog() == harness.wire.backlog()
+    harness.gateway.say("three")
+    assert sent[2] == (harness.wire.sent[5], 3)
+
+
+async def test_frames_that_were_held_back_until_the_end_were_not_sent() -> None:
+    sent: list[bytes] = []
+    harness = EndpointHarness(
+        sub=(
+            HoldSubscriptions(True),
+            Steps("s", (Subscribe(SESSION, None, CODEC, sent=lambda data, cursor: sent.append(data)),)),
+        ),
+        a=(HoldSubscriptions(False),),
+    )
+    harness.open()
+    harness.say("sub")
+    await harness.doer.tasks.wait()
+    harness.gateway.say("one")
+    harness.endpoint.on_close(harness.wire, 1006)
+    harness.say("a")
+    assert (harness.wire.sent, sent) == ([b"hello", b"<s>"], [])
+
+
+async def test_a_pause_of_a_client_that_has_left_ends() -> None:
+    harness = EndpointHarness(a=(Steps("p", (Pause(5), INTERRUPT)),))
+    harness.open()
+    harness.say("a")
+    await until(lambda: harness.clock.waiting == 1)
+    harness.endpoint.on_close(harness.wire, 1006)
+    await harness.doer.tasks.wait()
+    assert harness.clock.waiting == 0 and harness.gateway.commands == []
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.forgotten = False
+
+    def forget(self) -> None:
+        self.forgotten = True
+
+
+async def test_a_state_is_kept_until_some_minutes_after_the_close() -> None:
+    first, second, late = Kept(), Kept(), Kept()
+    harness = EndpointHarness(a=(KeepState("k", first),), b=(KeepState("l", second),), c=(KeepState("m", late),))
+    recall = harness.services.handlers()[RecallState]
+    harness.open()
+    harness.say("a")
+    assert await recall(ADMIN, RecallState("k")) is first
+    harness.say("b")
+    assert first.forgotten and await recall(ADMIN, RecallState("l")) is second, "a socket keeps one"
+    await harness.clock.advance(2 * KEPT_S)
+    harness.endpoint.on_close(harness.wire, 1006)
+    harness.say("c")
+    assert await recall(ADMIN, RecallState("l")) is second and await recall(ADMIN, RecallState("m")) is None
+    await harness.clock.advance(KEPT_S)
+    assert second.forgotten and await recall(ADMIN, RecallState("l")) is None
 
 
 class RecordingOwner:

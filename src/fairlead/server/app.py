@@ -54,6 +54,7 @@ from fairlead.server.responses import (
 from fairlead.server.route_table import RouteMatch, RouteTable, at_door, at_main_port
 from fairlead.server.session_streams import SessionStreams
 from fairlead.server.shares import CredentialShare, CredentialShares, HeldBody
+from fairlead.server.socket_services import SocketServices
 from fairlead.server.sockets import SocketEndpoint, SocketHost
 from fairlead.server.websocket.connection import EXTENSION, ConnectionOptions
 from fairlead.server.websocket.protocol import run_endpoint
@@ -114,8 +115,9 @@ class App:
         placed = [place(protocol) for protocol in parts.protocols]
         self.table = RouteTable([_own("" if parts.door else parts.version, served), *placed, *parts.inbound])
         self._streams = SessionStreams(parts.gateway, parts.credentials, parts.clock)
+        services = SocketServices(parts.clock)
         handlers: ServiceHandlers = {**parts.handlers, SendToStreams: self._streams.send_to_streams}
-        self.dispatcher = Dispatcher(parts.gateway, handlers)
+        self.dispatcher = Dispatcher(parts.gateway, {**handlers, **services.handlers()})
         # The requirement for unknown paths: to a caller without a credential they look like all other paths.
         accounts = parts.door and any(route.accounts for protocol in placed for route in protocol.routes)
         self._unknown = AccessRequirement(access="any", accounts=accounts, basic=parts.basic)
@@ -125,7 +127,7 @@ class App:
         self._access = AccessControl(parts.allowed_origins, parts.credentials)
         limits = parts.limits
         self._shares = parts.shares or CredentialShares(open_per_credential(limits), limits.bytes_per_credential)
-        self._sockets = SocketHost(self.dispatcher, parts.clock, parts.limits, parts.fresh)
+        self._sockets = SocketHost(self.dispatcher, parts.clock, parts.limits, parts.fresh, services)
         self._stopping = asyncio.Event()
         self._listening: set[ChangeListenerHandle] = set()
 

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 from fairlead.model.commands import CommandBase
 from fairlead.model.errors import FairleadError
 from fairlead.model.web.requests import ServiceCall, Step
-from fairlead.model.web.sockets import Effect, Flow, RunFlow, Subscribe, Unsubscribe
+from fairlead.model.web.sockets import Effect, Flow, Pause, RunFlow, Subscribe, Unsubscribe
 
 LongEffect = Subscribe | Unsubscribe | Step
 """An effect that takes time."""
 
 _FINISHED = (CommandBase, ServiceCall, Subscribe, Unsubscribe)
-"""The effects that are not cancelled when the client leaves."""
+"""The effects that are not cancelled when the client leaves, except pauses."""
 
 
 class SocketClosed(Exception):
@@ -50,7 +50,7 @@ class FlowRunner:
             before.add_done_callback(lambda _: self._start_waiting(run, ended))
 
     def cancel_queries(self) -> None:
-        """End the flows that wait for a query. The flows after them in their lanes do not start."""
+        """End the flows that wait for a query or pause. The flows after them in their lanes do not start."""
         for task in tuple(self._querying):
             task.cancel()
 
@@ -109,7 +109,7 @@ class FlowRunner:
         self._end(run.lane, before, ended)
 
     async def _perform(self, effect: LongEffect) -> tuple[Any, Callable[[], None] | None]:
-        if isinstance(effect, _FINISHED):
+        if isinstance(effect, _FINISHED) and not isinstance(effect, Pause):
             return await self._host.perform(effect)
         task = asyncio.current_task()
         assert task is not None

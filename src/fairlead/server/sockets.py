@@ -22,6 +22,8 @@ from fairlead.model.web.sockets import (
     CloseSocket,
     Effect,
     EnterChannel,
+    HoldSubscriptions,
+    KeepState,
     RunFlow,
     Signal,
     SocketOwner,
@@ -35,9 +37,10 @@ from fairlead.server.dispatch import Dispatcher
 from fairlead.server.errors import unexpected
 from fairlead.server.flows import FlowRunner, LongEffect, SocketClosed
 from fairlead.server.limits import ServerLimits, TokenBucket
-from fairlead.server.sinks import ConnectionSink, send_packed
+from fairlead.server.socket_services import KeptEntry, SocketServices
 from fairlead.server.websocket.connection import Connection
 from fairlead.server.websocket.frames import ABNORMAL
+from fairlead.server.websocket.sinks import ConnectionSink, SendGate, TrackedSink, send_packed
 from fairlead.system.clock import Clock
 
 log = logging.getLogger("fairlead.server")
@@ -64,6 +67,7 @@ class SocketHost:
     clock: Clock
     limits: ServerLimits
     fresh: Callable[[], str]
+    services: SocketServices
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -91,6 +95,8 @@ class SocketEndpoint:
     _owner: SocketOwner | None = None
     _members: list[ChannelSubscription] = field(default_factory=list)
     _begin: Sequence[Effect] | None = None
+    _kept: KeptEntry | None = None
+    _gate: SendGate | None = None
 
     def __post_init__(self) -> None:
         self._bucket = TokenBucket(self._host.clock, self._host.limits.commands_per_s)
@@ -171,6 +177,8 @@ class SocketEndpoint:
         self._watches.clear()
         for watch in watches:
             watch.close()
+        if self._kept is not None:
+            self._host.services.leave(self._kept)
 
     def _log(self, event: str, **more: Any) -> None:
         who = {"who": self._who.name, "credential": self._who.credential}
@@ -199,6 +207,10 @@ class SocketEndpoint:
                 self._attach(owner, early)
             case EnterChannel(channel=channel):
                 self._enter(channel)
+            case HoldSubscriptions(held=held):
+                self._hold(held)
+            case KeepState():
+                self._keep(effect)
             case _:
                 assert_never(effect)
 
@@ -237,6 +249,24 @@ class SocketEndpoint:
     def _enter(self, channel: BroadcastChannel) -> None:
         if self._connection is not None:
             self._members.append(channel(ConnectionSink(self._connection, self.compress, lambda error: None)))
+
+    def _hold(self, held: bool) -> None:
+        if held:
+            self._gate = self._gate or SendGate()
+            self._gate.held = True
+            return
+        self.flush()
+        if self._gate is not None and self._connection is not None:
+            self._gate.release()
+            for watch in tuple(self._watches.values()):
+                watch.drained()
+
+    def _keep(self, effect: KeepState) -> None:
+        if self._connection is not None:
+            services = self._host.services
+            if self._kept is not None:
+                services.drop(self._kept)
+            self._kept = services.keep(self._who, effect)
 
     def _signal(self, signal: Signal) -> None:
         if not any(session == signal.session for session, _ in self._watches):
@@ -287,13 +317,16 @@ class SocketEndpoint:
         connection = self._connection
         if connection is None:
             raise SocketClosed
-        sink = ConnectionSink(connection, self.compress, partial(self._watch_failed, wanted))
+        plain = ConnectionSink(connection, self.compress, partial(self._watch_failed, wanted))
+        tracked = TrackedSink(plain, self._gate, wanted.sent) if self._gate or wanted.sent else None
         watch = await self._host.dispatcher.gateway.watch(
-            self._who, wanted.session, cursor, wanted.variant, sink, wanted.view
+            self._who, wanted.session, cursor, wanted.variant, tracked or plain, wanted.view
         )
         if self._connection is None:
             watch.close()
             raise SocketClosed
+        if tracked is not None:
+            tracked.watch = watch
         self._watches[watched] = watch
         self._log("subscribe", session=wanted.session, view=wanted.view, verdict=watch.verdict, head=watch.head)
 

@@ -20,9 +20,9 @@ from fairlead.config import BadSetting, load
 from fairlead.model.agents import Exit
 from fairlead.model.auth import Identity
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadId, BadRequest, Busy, NotFound, OutsideRoots
+from fairlead.model.formats.frames import split_frames
 from fairlead.model.web.requests import Head
 from fairlead.model.web.sockets import AttachOwner, Handshake, Write
-from fairlead.server.websocket.frames import split_frames
 from fairlead.terminals.api import (
     FoundUrl,
     ProgramAttached,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.model.formats.frames import binary_frame, text_frame
+from fairlead.model.formats.frames import binary_frame, split_frames, text_frame
 from fairlead.server.websocket.errors import FrameError
-from fairlead.server.websocket.frames import close_frame, ping_frame, pong_frame, split_frames
+from fairlead.server.websocket.frames import close_frame, ping_frame, pong_frame
 from fairlead.server.websocket.parser import FrameParser
 from server.websocket.events import Collector, Message, PeerClose, Ping, parse
 from server.websocket.rawclient import masked_frame

@@ -1,9 +1,10 @@
-"""Builds WebSocket frames for encoders, whose bytes go to the socket of every subscription unchanged; decodes messages.
+"""Builds and splits the WebSocket frames of encoders, whose bytes go to the socket of every subscription unchanged;
+decodes messages.
 
 Client protocols may not import the server's driver, so the functions that they need are in the model.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -67,3 +68,22 @@ def build_frame(head: int, payload: bytes) -> bytes:
     if length < 65536:
         return bytes((head, 126, length >> 8, length & 255)) + payload
     return bytes((head, 127)) + length.to_bytes(8, "big") + payload
+
+
+def split_frames(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the (head, payload) pairs of complete unmasked frames joined together: the inverse of build_frame."""
+    offset = 0
+    while offset < len(data):
+        head = data[offset]
+        length = data[offset + 1] if offset + 1 < len(data) else 0
+        start = offset + 2
+        if length == 126:
+            start = offset + 4
+            length = int.from_bytes(data[offset + 2 : start], "big")
+        elif length == 127:
+            start = offset + 10
+            length = int.from_bytes(data[offset + 2 : start], "big")
+        offset = start + length
+        if offset > len(data):
+            raise ValueError("not a sequence of whole unmasked frames")
+        yield head, data[start:offset]

@@ -23,7 +23,7 @@ from fairlead.model.errors import FairleadError
 from fairlead.model.gateway import Cursor, FrameEncoder
 from fairlead.model.ids import SessionId
 from fairlead.model.web.broadcast import BroadcastChannel
-from fairlead.model.web.requests import Head, Response, RouteBase, Step
+from fairlead.model.web.requests import Head, Response, RouteBase, ServiceCall, Step
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -38,7 +38,8 @@ class Subscribe(msgspec.Struct, frozen=True):
     With a `view` the rows of that projection are sent, in addition to the log or alone. `keep`: an existing
     subscription continues at its position, with this encoder. Answered with `Subscribed`; events follow after the
     effects that the flow yields next, up to one that takes time. `lost` returns the last effects before
-    the socket is closed because the session can no longer be read."""
+    the socket is closed because the session can no longer be read. `sent` is called with the frames of each send, and
+    with the subscription's position after them."""
 
     session: SessionId
     cursor: Cursor | None
@@ -46,6 +47,7 @@ class Subscribe(msgspec.Struct, frozen=True):
     view: str = ""
     keep: bool = False
     lost: "Callable[[FairleadError], Sequence[Effect]] | None" = None
+    sent: Callable[[bytes, Cursor], None] | None = None
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
@@ -114,6 +116,41 @@ class EnterChannel(msgspec.Struct, frozen=True):
     channel: BroadcastChannel
 
 
+class HoldSubscriptions(msgspec.Struct, frozen=True):
+    """The frames of the subscriptions that this socket begins from now on wait, and are sent in their order when `held`
+    is false again. The subscriptions are live meanwhile, so that they send the same as they would have sent at once."""
+
+    held: bool
+
+
+class KeptState(Protocol):
+    """State of a protocol that outlives its socket."""
+
+    def forget(self) -> None:
+        """It will not be recalled any more: release what it holds."""
+
+
+class KeepState(msgspec.Struct, frozen=True):
+    """Keep a state for the client's next socket: `RecallState` returns it to the same credential, also while this
+    socket is open. It is forgotten some minutes after this socket has closed, or when another one is kept under its
+    key. A socket keeps one."""
+
+    key: str
+    state: KeptState
+
+
+class RecallState(ServiceCall["KeptState | None"], frozen=True):
+    """-> the state that a socket of this credential keeps under this key, or kept until it closed a while ago"""
+
+    key: str
+
+
+class Pause(ServiceCall[None], frozen=True):
+    """Answered after this time."""
+
+    seconds: float
+
+
 class RunFlow(msgspec.Struct, frozen=True):
     """Run a flow. Flows of one `lane` run one after another; a flow without a lane runs at once.
 
@@ -124,13 +161,13 @@ class RunFlow(msgspec.Struct, frozen=True):
     ahead: bool = False
 
 
-Effect = Write | Signal | CloseSocket | AttachOwner | EnterChannel | RunFlow
+Effect = Write | Signal | CloseSocket | AttachOwner | EnterChannel | HoldSubscriptions | KeepState | RunFlow
 """Applied at once."""
 
 Flow = Generator[Effect | Subscribe | Unsubscribe | Step, Any, None]
 """What a client's message causes, from top to bottom: each effect is yielded, and the value of the `yield` is its
 answer. An error of a step is raised there; an error that the flow does not handle goes to `SocketProtocol.failed`. When
-the client leaves, a flow that waits for a query is ended; commands take effect."""
+the client leaves, a flow that waits for a query or pauses is ended; commands take effect."""
 
 
 class Subscribed(msgspec.Struct, frozen=True):

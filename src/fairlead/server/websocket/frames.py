@@ -3,7 +3,6 @@
 A frame is built once and the same bytes go to every subscriber, so nothing here knows a connection.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from fairlead.model.formats.frames import build_frame
@@ -52,25 +51,6 @@ def close_frame(code: int, reason: str = "") -> bytes:
 def is_sendable_close_code(code: int) -> bool:
     """Apply RFC 6455 section 7.4 and its registry: 1004 to 1006 and 1015 exist only in reports."""
     return 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999
-
-
-def split_frames(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the (head, payload) pairs of complete unmasked frames joined together: the inverse of build_frame."""
-    offset = 0
-    while offset < len(data):
-        head = data[offset]
-        length = data[offset + 1] if offset + 1 < len(data) else 0
-        start = offset + 2
-        if length == 126:
-            start = offset + 4
-            length = int.from_bytes(data[offset + 2 : start], "big")
-        elif length == 127:
-            start = offset + 10
-            length = int.from_bytes(data[offset + 2 : start], "big")
-        offset = start + length
-        if offset > len(data):
-            raise ValueError("not a sequence of whole unmasked frames")
-        yield head, data[start:offset]
 
 
 def _control_frame(opcode: int, payload: bytes) -> bytes:
