@@ -19,7 +19,8 @@ _BASE = ("toolCallId", "toolName", "displayName", "intention", "contributor", "_
 
 class AhpClient:
     """`answers` are the results and errors of requests by id, `notices` all notifications that are no actions.
-    `rejected` are the envelopes with a reason. An action that arrives before its channel's snapshot waits for it."""
+    `rejected` are the envelopes with a reason. An action that arrives before its channel's snapshot waits for it.
+    `seen` is the highest number of an action: with it, a client comes back."""
 
     def __init__(self) -> None:
         self.root: State = {}
@@ -29,6 +30,7 @@ class AhpClient:
         self.notices: list[State] = []
         self.rejected: list[State] = []
         self.envelopes: list[State] = []
+        self.seen = 0
         self._early: dict[str, list[State]] = {}
 
     def take(self, message: State) -> None:
@@ -36,13 +38,24 @@ class AhpClient:
             self.answers[message["id"]] = message
             result = message.get("result") or {}
             found = result.get("snapshots", []) + ([result["snapshot"]] if "snapshot" in result else [])
+            if "protocolVersion" in result:
+                self.seen = result["serverSeq"]
             for snapshot in found:
                 self.take_snapshot(snapshot)
+            for envelope in result.get("actions", []):
+                self._take_envelope(envelope)
+            for channel in result.get("missing", []):
+                self.chats.pop(channel, None)
+                self.sessions.pop(channel, None)
         elif message["method"] == "action":
-            self.envelopes.append(message["params"])
-            self._take_action(message["params"])
+            self._take_envelope(message["params"])
         else:
             self.notices.append(message)
+
+    def _take_envelope(self, envelope: State) -> None:
+        self.seen = max(self.seen, envelope["serverSeq"])
+        self.envelopes.append(envelope)
+        self._take_action(envelope)
 
     def take_snapshot(self, snapshot: State) -> None:
         channel, state = snapshot["resource"], copy.deepcopy(snapshot["state"])

@@ -13,8 +13,9 @@ An adapter does NOT guarantee that reads see an append of another process at onc
 entries named in `drop` are gone before `append` returns.
 """
 
+import re
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -42,6 +43,26 @@ class Entry(msgspec.Struct, frozen=True):
 def event_line(session: SessionId, entry: Entry) -> bytes:
     """An event as clients receive it: the stored JSON with seq, prev and session in front."""
     return b'{"seq":%d,"prev":%d,"session":"%s",%s' % (entry.seq, entry.prev, session.encode(), entry.event[1:])
+
+
+class _EventHead(msgspec.Struct):
+    type: str
+    at: int
+
+
+_EVENT_LINE: Final = re.compile(rb'{"seq":(\d+),"prev":(\d+),"session":"[^"]*",')
+_read_head: Final = msgspec.json.Decoder(_EventHead).decode
+
+
+def entry_of_line(line: bytes) -> Entry:
+    """The entry of an `event_line`, without its record. The seq is read from the front: an event may have a field of
+    that name too."""
+    front = _EVENT_LINE.match(line)
+    if front is None:
+        raise ValueError("not an event line")
+    event = b"{" + line[front.end() :]
+    head = _read_head(event)
+    return Entry(int(front[1]), int(front[2]), head.at, head.type, event)
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -9,16 +9,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.ahp.harness import ROOT, VERSIONS, channel_of, chat_of, message
+from fairlead.clients.ahp.client_record import ACTIVE_BYTES, ACTIVE_CLIENTS, ClientRecord
 from fairlead.clients.ahp.conversation import AhpConversation
-from fairlead.clients.ahp.subscriptions import ACTIVE_CLIENTS, Subscriptions
+from fairlead.clients.ahp.encoder import AhpEncoder
+from fairlead.clients.ahp.subscriptions import Subscriptions
 from fairlead.model import commands as cmd
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError, NotFound, TooMany
+from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId
 from fairlead.model.queries import ListAgents
 from fairlead.model.web.broadcast import JoinChannel
 from fairlead.model.web.requests import Head
-from fairlead.model.web.sockets import Effect, EnterChannel, Handshake, Write
+from fairlead.model.web.sockets import (
+    Effect,
+    EnterChannel,
+    Handshake,
+    KeepState,
+    RecallState,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Write,
+)
 from fairlead.sessions.api.folders import ReadSessionChoices, SessionChoices
 from fairlead_testing.replay import unframed
 from flows import drive
@@ -54,7 +67,7 @@ class OfflineClient:
             if isinstance(effect, Write):
                 found.extend(json.loads(payload) for payload in unframed(effect.frames))
             else:
-                assert isinstance(effect, EnterChannel)
+                assert isinstance(effect, EnterChannel | KeepState)
         return found
 
     def _answer(self, step: Any, lane: str) -> Any:
@@ -62,6 +75,8 @@ class OfflineClient:
         match step:
             case JoinChannel():
                 return lambda sink: None
+            case RecallState():
+                return None
             case ReadSessionChoices():
                 return SessionChoices(("/srv",), modes=("default", "plan"))
             case ListAgents():
@@ -260,16 +275,37 @@ def test_other_requests_about_a_session() -> None:
         assert client.request(method, channel_of(SESSION), **params)["error"]["code"] == -32001
     assert client.request("fetchTurns", "ahp-chat:/none", cursor="1")["error"]["code"] == -32008
     assert client.request("completions", chat_of(SESSION))["result"] == {"items": []}
-    assert client.request("reconnect", clientId="vs")["error"]["code"] == -32008
     assert client.request("resourceWrite", uri="file:///srv/a")["error"]["code"] == -32009
 
 
 def test_the_own_entry_as_an_active_client_is_bounded() -> None:
-    kept = Subscriptions()
+    kept = ClientRecord()
     for number in range(ACTIVE_CLIENTS + 5):
         kept.set_active(SessionId(str(number)), {"tools": []})
-    kept.set_active(SessionId("large"), {"tools": ["x" * (300 << 10)]})
-    assert len(kept._active) == ACTIVE_CLIENTS and "large" not in kept._active
+    assert len(kept.active) == ACTIVE_CLIENTS and "4" not in kept.active
+    for number in range(5):
+        kept.set_active(SessionId(str(number)), {"tools": ["x" * (300 << 10)]})
+    assert list(kept.active) == ["2", "3", "4"]
+    kept.set_active(SessionId("large"), {"tools": ["x" * ACTIVE_BYTES]})
+    assert kept.active == {}
+
+
+def test_a_session_that_cannot_be_subscribed_again_is_lost() -> None:
+    record = ClientRecord(5)
+    for name in "abc":
+        record.encoders[SessionId(name)] = AhpEncoder(chat=0)
+        record.cursors[SessionId(name)] = Cursor(3, "log")
+    steps = Subscriptions(record).start()
+    first = next(steps)
+    assert isinstance(first, Subscribe) and (first.session, first.cursor) == ("a", Cursor(3, "log"))
+    second = steps.send(Subscribed(SessionId("a"), "ok", "log", 3))
+    # Its log is another one now: nothing of it is sent.
+    assert steps.send(Subscribed(second.session, "gap", "new", 3)) == Unsubscribe(SessionId("b"))
+    third = steps.send(None)
+    assert third.session == "c"
+    with pytest.raises(StopIteration) as end:
+        steps.throw(NotFound("session", "c"))
+    assert end.value.value == {"b", "c"} and list(record.encoders) == list(record.cursors) == ["a"]
 
 
 anything = st.recursive(
@@ -280,6 +316,7 @@ anything = st.recursive(
 METHODS = (
     *("initialize", "subscribe", "unsubscribe", "dispatchAction", "listSessions", "resolveSessionConfig"),
     *("createSession", "disposeSession", "createChat", "fetchTurns", "completions", "resourceRead", "resourceList"),
+    "reconnect",
 )
 ACTIONS = (
     *("turnStarted", "turnCancelled", "pendingMessageSet", "pendingMessageRemoved", "queuedMessagesReordered"),

@@ -34,6 +34,18 @@ def chat_of(uri: str) -> SessionId | None:
     return _named(uri, _CHAT)
 
 
+def session_named(uri: str) -> SessionId | None:
+    """The session of its own channel or of its chat's."""
+    return session_of(uri) or chat_of(uri)
+
+
+def channel_name(uri: str) -> str:
+    """The URI of a channel as this host writes it: a client may write the UUID in another way."""
+    if (session := session_of(uri)) is not None:
+        return session_uri(session)
+    return uri if (chat := chat_of(uri)) is None else chat_uri(chat)
+
+
 def _named(uri: str, prefix: str) -> SessionId | None:
     name = uri.removeprefix(prefix).lower()
     return SessionId(name) if uri.startswith(prefix) and is_uuid(name) else None

@@ -1,8 +1,9 @@
 """One client on the socket: requests and actions in, answers and actions out. Never waits. Pure.
 
-The requests and actions of one session run in the order in which they arrived. Nothing is known of a client that comes
-back: `reconnect` is answered like a host that was restarted, so that the client initializes again, gets exact
-snapshots, and sends again what was not confirmed. Repeats of what was done already are recognised and rejected.
+The requests and actions of one session run in the order in which they arrived. A client that comes back gets exactly
+the actions that it has not seen (`replay`). If these cannot be told, it is answered like by a host that was restarted:
+it initializes again, gets exact snapshots, and sends again what was not confirmed. Repeats of what was done already are
+recognised and rejected.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -10,25 +11,27 @@ from typing import Any, Final
 
 import msgspec
 
-from fairlead.clients.ahp.channels import PROVIDER, ROOT, chat_of, file_uri, path_of, session_of
+from fairlead.clients.ahp.channels import PROVIDER, ROOT, chat_of, file_uri, path_of, session_named, session_of
+from fairlead.clients.ahp.client_record import ClientRecord
 from fairlead.clients.ahp.context import MODE, MODEL, ActionOrigin
 from fairlead.clients.ahp.dispatch import Dispatched, perform
-from fairlead.clients.ahp.encoder import action_frame
+from fairlead.clients.ahp.encoder import action_envelope, action_frame
 from fairlead.clients.ahp.prompts import client_id
+from fairlead.clients.ahp.replay import Replay, replay
 from fairlead.clients.ahp.resources import HANDLERS as RESOURCES
 from fairlead.clients.ahp.resources import WRITING, refuse_writing
-from fairlead.clients.ahp.session_config import AGENT, new_session_schema, text_value, thinking_value, values_of
-from fairlead.clients.ahp.session_list import CODEC, root_state, session_summary
-from fairlead.clients.ahp.snapshots import server_seq, snapshot
+from fairlead.clients.ahp.session_config import AGENT, text_value, thinking_value
+from fairlead.clients.ahp.session_list import CODEC, current_frame, root_state
+from fairlead.clients.ahp.session_requests import HANDLERS as SESSION_REQUESTS
+from fairlead.clients.ahp.session_requests import check_provider
+from fairlead.clients.ahp.snapshots import snapshot, time_of
 from fairlead.clients.ahp.subscriptions import PAGE_TURNS, Subscriptions, read_turns
 from fairlead.clients.ahp.versions import choose_version
 from fairlead.clients.ahp.wire import (
-    ALREADY_EXISTS,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     NOT_FOUND,
-    PROVIDER_NOT_FOUND,
     SESSION_EXISTS,
     SESSION_NOT_FOUND,
     AhpError,
@@ -49,15 +52,30 @@ from fairlead.model.ids import SessionId
 from fairlead.model.store import SessionFilter
 from fairlead.model.web.broadcast import JoinChannel
 from fairlead.model.web.requests import do
-from fairlead.model.web.sockets import Effect, EnterChannel, Flow, Handshake, RunFlow, Write
+from fairlead.model.web.sockets import (
+    Effect,
+    EnterChannel,
+    Flow,
+    Handshake,
+    HoldSubscriptions,
+    KeepState,
+    Pause,
+    RecallState,
+    RunFlow,
+    Write,
+)
 from fairlead.sessions.api.folders import ReadSessionChoices
 
 Steps = Generator[Any, Any, Any]
 
 MOST_SUBSCRIPTIONS: Final = 200
 """Channels in one `initialize`."""
-SESSIONS: Final = 500
-"""Sessions in one page of a list."""
+ANSWER_S: Final = 1.0
+"""Seconds that a client has to apply the answer to `initialize` and `reconnect`, if it sends nothing after it."""
+CHANGED_SESSIONS: Final = 100
+NOTICE_MS: Final = 10_000
+"""A client that comes back gets the sessions of its list that changed since the last action that it has, and the
+milliseconds before: at most so many."""
 
 
 class AhpConversation:
@@ -69,16 +87,20 @@ class AhpConversation:
         self._name = opening.who.name
         self._client = ""
         self._listed = False
-        self._subscriptions = Subscriptions()
+        self._record = ClientRecord()
+        self._subscriptions = Subscriptions(self._record)
+        self._holding = False
+        """Actions wait until the client has applied the answer that was written."""
+        self._seen_until = 0
+        """The time of the last action that the client had when it came back; 0: it did not come back."""
         self._handlers: dict[str, Callable[[Fields], Steps]] = {
             "initialize": self._initialize,
+            "reconnect": self._reconnect,
             "subscribe": self._subscribe,
-            "listSessions": self._list_sessions,
-            "resolveSessionConfig": self._resolve_config,
             "createSession": self._create_session,
             "disposeSession": self._dispose_session,
-            "createChat": self._create_chat,
             "fetchTurns": self._fetch_turns,
+            **SESSION_REQUESTS,
             **RESOURCES,
         }
 
@@ -92,7 +114,9 @@ class AhpConversation:
             message = read_message(data)
         except AhpError as error:
             return (Write(error_frame(error.request, error)),)
-        return () if message is None else self._act(message)
+        self._record.heard()
+        effects = () if message is None else self._act(message)
+        return (*self._release(), *effects)
 
     def failed(self, error: FairleadError) -> Sequence[Effect]:
         return (Write(error_frame(None, error)),)
@@ -117,7 +141,10 @@ class AhpConversation:
             case RpcMessage(method="dispatchAction"):
                 return self._dispatched(message.params, session)
             case RpcMessage(method="unsubscribe"):
-                return () if session is None else (RunFlow(self._unsubscribe(message.params, session), lane),)
+                if session is None or not self._client:
+                    return ()
+                chat = chat_of(message.params["channel"]) is not None
+                return (RunFlow(self._subscriptions.unsubscribe(session, chat=chat), lane),)
             case RpcMessage(id=None):
                 return ()
             case _:
@@ -132,13 +159,39 @@ class AhpConversation:
             yield Write(error_frame(message.id, error, missing))
         else:
             yield Write(result_frame(message.id, result))
+            yield from self._after_answer()
+
+    def _after_answer(self) -> Flow:
+        """A client that begins or comes back has old states of its channels, and actions must not reach it before it
+        has applied the answer. VS Code applies it after all messages that it gets together with it, and then sends
+        something; another client may be silent."""
+        if self._seen_until and self._listed:
+            since, self._seen_until = self._seen_until - NOTICE_MS, 0
+            page = yield from do(q.ListSessions(SessionFilter(archived=None, limit=CHANGED_SESSIONS)))
+            changed = [current_frame(summary) for summary in page.sessions if summary.updated >= since]
+            if changed:
+                yield Write(b"".join(changed))
+        if self._holding:
+            yield Pause(ANSWER_S)
+            yield from self._release()
+
+    def _release(self) -> Sequence[Effect]:
+        held, self._holding = self._holding, False
+        return (HoldSubscriptions(False),) if held else ()
+
+    def _begin(self) -> Steps:
+        """Subscribe the channels of an answer; return the sessions that are gone."""
+        if not self._subscriptions.waiting:
+            return set()
+        yield HoldSubscriptions(True)
+        lost = yield from self._subscriptions.start()
+        self._holding = True
+        return lost
 
     def _result(self, method: str, params: Fields) -> Steps:
         match method:
             case "ping":
                 return {}
-            case "reconnect":
-                raise AhpError(NOT_FOUND, "This host keeps no state of a client that has left: initialize again.")
             case "completions" | "sessionConfigCompletions":
                 return {"items": []}
         if method in WRITING:
@@ -146,68 +199,92 @@ class AhpConversation:
         handler = self._handlers.get(method)
         if handler is None:
             raise AhpError(METHOD_NOT_FOUND, f"This host does not know the method {method[:80]}.")
-        if not self._client and method != "initialize":
+        if not self._client and method not in ("initialize", "reconnect"):
             raise AhpError(INVALID_REQUEST, "Send initialize first.")
         return (yield from handler(params))
 
     # --- the connection and its subscriptions
 
     def _initialize(self, params: Fields) -> Steps:
+        self._check_new()
         version = choose_version(texts_of(params, "protocolVersions", MOST_SUBSCRIPTIONS))
-        self._client = client_id(params, "clientId")
+        client = client_id(params, "clientId")
         snapshots = []
         for channel in texts_of(params, "initialSubscriptions", MOST_SUBSCRIPTIONS):
             try:
-                snapshots.append((yield from self._snapshot(channel)))
+                snapshots.append((yield from self._snapshot(channel, wait=True)))
             except FairleadError:
                 # The channel is gone, or was never ours: the client sees that its snapshot is missing.
                 continue
         choices = yield from do(ReadSessionChoices())
+        lost = yield from self._begin()
+        snapshots = [one for one in snapshots if session_named(one["resource"]) not in lost]
+        number = self._record.next_number(self._now())
+        self._record.initialized(number, [one["resource"] for one in snapshots])
+        yield from self._open(client)
         return {
             "protocolVersion": version,
-            "serverSeq": server_seq(self._now()),
+            "serverSeq": number,
             "serverInfo": {"name": "fairlead", "version": self._version},
             "defaultDirectory": file_uri(choices.roots[0]),
             "snapshots": snapshots,
         }
 
+    def _reconnect(self, params: Fields) -> Steps:
+        client, number = client_id(params, "clientId"), _number(params, "lastSeenServerSeq")
+        channels = texts_of(params, "subscriptions", MOST_SUBSCRIPTIONS)
+        self._check_new()
+        if number is None:
+            raise AhpError(INVALID_PARAMS, "lastSeenServerSeq must be a number of this host.")
+        self._seen_until = time_of(number)
+        old = yield from do(RecallState(_record_key(client)))
+        found: Replay | None = None
+        if isinstance(old, ClientRecord):
+            found = yield from replay(old, number, channels)
+        if found is None:
+            # Not the other form of the answer, with snapshots: VS Code would then forget the actions that it has sent
+            # and that were not confirmed.
+            raise AhpError(NOT_FOUND, "What this client has seen is not known here: initialize again.")
+        self._record, self._subscriptions = found.record, Subscriptions(found.record)
+        if ROOT in channels:
+            yield from self._enter_root()
+        lost = yield from self._begin()
+        missing = [*found.missing, *(channel for channel in channels if session_named(channel) in lost)]
+        yield from self._open(client)
+        return {"type": "replay", "actions": found.actions, "missing": missing}
+
+    def _open(self, client: str) -> Steps:
+        """From now on the client may send other requests. It does so after the answer."""
+        self._client = client
+        yield KeepState(_record_key(client), self._record)
+
+    def _check_new(self) -> None:
+        if self._record.begun:
+            raise AhpError(INVALID_REQUEST, "This connection is initialized already.")
+
     def _subscribe(self, params: Fields) -> Steps:
         return {"snapshot": (yield from self._snapshot(text_of(params, "channel")))}
 
-    def _snapshot(self, channel: str) -> Steps:
+    def _snapshot(self, channel: str, *, wait: bool = False) -> Steps:
         if channel == ROOT:
-            if not self._listed:
-                self._listed = True
-                yield EnterChannel((yield JoinChannel(CODEC)))
+            yield from self._enter_root()
             return snapshot(ROOT, root_state(), self._now())
         session, chat = session_of(channel), chat_of(channel)
         if session is not None:
-            return (yield from self._subscriptions.subscribe(session, chat=False))
+            return (yield from self._subscriptions.subscribe(session, chat=False, wait=wait))
         if chat is not None:
-            return (yield from self._subscriptions.subscribe(chat, chat=True))
+            return (yield from self._subscriptions.subscribe(chat, chat=True, wait=wait))
         raise AhpError(NOT_FOUND, f"There is no channel {channel[:200]}.")
 
-    def _unsubscribe(self, params: Fields, session: SessionId) -> Flow:
-        yield from self._subscriptions.unsubscribe(session, chat=chat_of(params["channel"]) is not None)
+    def _enter_root(self) -> Steps:
+        if not self._listed:
+            self._listed = True
+            yield EnterChannel((yield JoinChannel(CODEC)))
 
     # --- sessions
 
-    def _list_sessions(self, params: Fields) -> Steps:
-        limit, cursor = params.get("limit"), params.get("cursor")
-        most = limit if isinstance(limit, int) and 0 < limit <= SESSIONS else SESSIONS
-        before = cursor if isinstance(cursor, str) else ""
-        page = yield from do(q.ListSessions(SessionFilter(limit=most, before=before)))
-        more = {"nextCursor": page.next} if page.next else {}
-        return {"items": [session_summary(summary) for summary in page.sessions], **more}
-
-    def _resolve_config(self, params: Fields) -> Steps:
-        _check_provider(params)
-        choices, agents = (yield from do(ReadSessionChoices())), (yield from do(q.ListAgents()))
-        schema = new_session_schema(choices.modes, agents)
-        return {"schema": schema, "values": values_of(schema, object_of(params, "config"))}
-
     def _create_session(self, params: Fields) -> Steps:
-        _check_provider(params)
+        check_provider(params)
         session = session_of(text_of(params, "channel"))
         if session is None:
             raise AhpError(INVALID_PARAMS, f"The channel of a session is {PROVIDER}:/ and a UUID.")
@@ -227,7 +304,7 @@ class AhpConversation:
         except Stale as error:
             raise AhpError(SESSION_EXISTS, error.message) from None
         if active := object_of(params, "activeClient"):
-            self._subscriptions.set_active(session, {**active, "clientId": self._client})
+            self._record.set_active(session, {**active, "clientId": self._client})
         return None
 
     def _dispose_session(self, params: Fields) -> Steps:
@@ -241,15 +318,6 @@ class AhpConversation:
         yield cmd.ArchiveSession(session=session) if used else cmd.Delete(session=session)
         return None
 
-    def _create_chat(self, params: Fields) -> Steps:
-        session, chat = session_of(text_of(params, "channel")), chat_of(text_of(params, "chat"))
-        if session is None:
-            raise AhpError(SESSION_NOT_FOUND, "There is no such session.")
-        yield q.GetSession(session)
-        if chat == session:
-            raise AhpError(ALREADY_EXISTS, "This is the session's own chat.")
-        raise AhpError(INVALID_PARAMS, "A session of this host has one chat: create another session.")
-
     def _fetch_turns(self, params: Fields) -> Steps:
         channel, cursor = text_of(params, "channel"), params.get("cursor")
         session = chat_of(channel)
@@ -261,7 +329,7 @@ class AhpConversation:
         action: Fields = {"type": "chat/turnsLoaded", "turns": [msgspec.Raw(turn) for turn in turns]}
         if more:
             action["turnsNextCursor"] = more
-        yield Write(action_frame(channel, action, server_seq(self._now())))
+        yield Write(self._own_frame(channel, action))
         return {}
 
     # --- actions
@@ -282,21 +350,27 @@ class AhpConversation:
             if given.action.get("type") == "session/activeClientSet":
                 confirmed = self._set_active(given)
             elif given.action.get("type") == "session/activeClientRemoved":
-                self._subscriptions.remove_active(given.session)
+                self._record.active.pop(given.session, None)
                 confirmed = [given.action]
             else:
                 confirmed = yield from perform(given)
         except FairleadError as error:
             yield from self._rejected(params, error)
             return
-        number = server_seq(self._now())
-        frames = [action_frame(params["channel"], action, number, given.origin) for action in confirmed]
+        frames = [self._own_frame(params["channel"], action, given.origin) for action in confirmed]
         if frames:
             yield Write(b"".join(frames))
 
+    def _own_frame(self, channel: str, action: Fields, origin: ActionOrigin | None = None, rejected: str = "") -> bytes:
+        """An action that only this client gets."""
+        number = self._record.next_number(self._now())
+        frame = action_frame(action_envelope(channel, action, number, origin, rejected))
+        self._record.wrote(frame)
+        return frame
+
     def _set_active(self, given: Dispatched) -> list[Fields]:
         active = {**object_of(given.action, "activeClient"), "clientId": self._client}
-        self._subscriptions.set_active(given.session, active)
+        self._record.set_active(given.session, active)
         return [{**given.action, "activeClient": active}]
 
     def _rejected(self, params: Fields, error: FairleadError) -> Sequence[Effect]:
@@ -305,22 +379,21 @@ class AhpConversation:
         if not isinstance(channel, str) or number is None or not isinstance(action, dict):
             return ()
         origin = ActionOrigin(self._client, number)
-        return (Write(action_frame(channel, action, server_seq(self._now()), origin, error.message)),)
+        return (Write(self._own_frame(channel, action, origin, error.message)),)
+
+
+def _record_key(client: str) -> str:
+    return f"ahp:{client}"
 
 
 def _session_of(params: Fields) -> SessionId | None:
     """The session whose channel, or whose chat's channel, a message is about."""
     channel = params.get("channel")
-    return (session_of(channel) or chat_of(channel)) if isinstance(channel, str) else None
+    return session_named(channel) if isinstance(channel, str) else None
 
 
-def _number(params: Fields) -> int | None:
-    """The client's number of its action."""
-    number = params.get("clientSeq")
+def _number(params: Fields, name: str = "clientSeq") -> int | None:
+    """The client's number of its action, or another number of the protocol."""
+    number = params.get(name)
     valid = isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= LARGEST_NUMBER
     return number if valid else None
-
-
-def _check_provider(params: Fields) -> None:
-    if params.get("provider") != PROVIDER:
-        raise AhpError(PROVIDER_NOT_FOUND, f"The one provider of this host is {PROVIDER}.")

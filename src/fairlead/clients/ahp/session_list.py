@@ -36,6 +36,15 @@ def removed_frame(session: str) -> bytes:
     return notification_frame("root/sessionRemoved", {"channel": ROOT, "session": session_uri(session)})
 
 
+def added_frame(summary: Summary) -> bytes:
+    return notification_frame("root/sessionAdded", {"channel": ROOT, "summary": session_summary(summary)})
+
+
+def current_frame(summary: Summary) -> bytes:
+    """A session as it is now, for a client that may have missed notices about it."""
+    return removed_frame(summary.session) if summary.archived else added_frame(summary)
+
+
 class AhpSessionList:
     """Implements `model.web.broadcast.SessionListCodec`.
 
@@ -47,9 +56,9 @@ class AhpSessionList:
     def session(self, summary: Summary, at: int) -> bytes:
         if summary.deleted or summary.archived:
             return removed_frame(summary.session)
-        fields = session_summary(summary)
         if summary.turns <= 1:
-            return notification_frame("root/sessionAdded", {"channel": ROOT, "summary": fields})
+            return added_frame(summary)
+        fields = session_summary(summary)
         changed = {name: fields[name] for name in ("title", "status", "modifiedAt", "workingDirectories")}
         about = {"channel": ROOT, "session": fields["resource"], "changes": changed}
         return notification_frame("root/sessionSummaryChanged", about)

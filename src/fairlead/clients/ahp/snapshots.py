@@ -31,6 +31,11 @@ def server_seq(at: int, slot: int = FRAMES - 1) -> int:
     return at * FRAMES + min(slot, FRAMES - 1)
 
 
+def time_of(number: int) -> int:
+    """The time of the entry of which this is a number, in milliseconds."""
+    return number // FRAMES
+
+
 class AhpMemory(msgspec.Struct):
     """`seq` and `at`: of the last entry that was reduced. `chat` and `state`: of the chat and of the session, without
     what never changes."""

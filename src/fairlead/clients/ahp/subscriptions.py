@@ -6,14 +6,18 @@ sent, so that a snapshot and the actions after it fit together without a gap and
 1. The channel's actions begin to be sent, if the log is subscribed already.
 2. The snapshot is read; it has all entries up to its own seq, which is not before 1.
 3. From now on the channel gets only actions after that seq. A client drops the ones of 1 that the snapshot has.
+
+The channels of an `initialize` and of a `reconnect` are subscribed together at the end (`start`), when all snapshots
+were read: nothing is sent of a channel before the answer, so step 1 would have no effect for them.
 """
 
 from collections.abc import Generator
 from typing import Any, Final
 
-import msgspec
+from msgspec import structs
 
 from fairlead.clients.ahp.channels import chat_uri, session_uri
+from fairlead.clients.ahp.client_record import ClientRecord
 from fairlead.clients.ahp.encoder import AhpEncoder
 from fairlead.clients.ahp.session_config import session_schema
 from fairlead.clients.ahp.session_list import removed_frame
@@ -25,15 +29,13 @@ from fairlead.clients.ahp.snapshots import (
     session_snapshot,
     snapshot,
 )
-from fairlead.clients.ahp.wire import Fields
 from fairlead.model.errors import FairleadError, NotFound
-from fairlead.model.formats.bounded_tables import keep_newest
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import SessionId
 from fairlead.model.queries import ReadProjection, ReadRows, WaitLoaded
 from fairlead.model.store import ProjectionRow
 from fairlead.model.web.requests import do
-from fairlead.model.web.sockets import Effect, Subscribe, Unsubscribe, Write
+from fairlead.model.web.sockets import Effect, Subscribe, Subscribed, Unsubscribe, Write
 from fairlead.sessions.api.folders import ReadSessionChoices
 
 Steps = Generator[Any, Any, Any]
@@ -43,58 +45,96 @@ TURN_BYTES: Final = 8 << 20
 """Finished turns in a snapshot, and their bytes; the client loads the earlier ones when it wants them."""
 PAGE_TURNS: Final = 50
 """Finished turns of one `fetchTurns`."""
-ACTIVE_CLIENTS: Final = 100
-ACTIVE_CLIENT_BYTES: Final = 256 << 10
-"""Sessions for which a socket's own entry as an active client is remembered, and the size of an entry."""
 
 
 class Subscriptions:
-    """`_encoders`: for each session that is read, what its channels receive. `_active`: this client's own entries in
-    `activeClients`; they are shown to itself, and offered to no agent."""
+    """`_record` has the encoder and the position of each session; `_waiting` are those that are not subscribed yet."""
 
-    def __init__(self) -> None:
-        self._encoders: dict[SessionId, AhpEncoder] = {}
-        self._active: dict[SessionId, Fields] = {}
+    def __init__(self, record: ClientRecord) -> None:
+        self._record = record
+        self._waiting: set[SessionId] = set(record.encoders)
 
-    def subscribe(self, session: SessionId, *, chat: bool) -> Steps:
-        """Subscribe to a channel of a session; return its snapshot."""
+    def subscribe(self, session: SessionId, *, chat: bool, wait: bool = False) -> Steps:
+        """Subscribe to a channel of a session; return its snapshot. `wait`: it is subscribed by `start`."""
+        record = self._record
         yield WaitLoaded(session)
-        before = self._encoders.get(session)
-        if before is not None:
-            yield self._continue(session, before, chat, 0)
+        before = record.encoders.get(session)
+        if before is not None and not wait:
+            yield from self._continue(session, _with(before, chat, 0))
         memory = read_memory((yield ReadProjection(session, NAME)))
         if memory.session != session:
             raise NotFound("session", session)
         state = yield from self._state(memory, chat=chat)
-        encoder = _with(before or AhpEncoder(), chat, memory.seq)
-        if before is None:
-            cursor = Cursor(memory.seq, context=memory.context)
-            yield Subscribe(session, cursor, encoder, lost=lambda error: self._lost(session, error))
-        else:
-            yield self._continue(session, encoder, chat, memory.seq)
-        self._encoders[session] = encoder
-        return snapshot(chat_uri(session) if chat else session_uri(session), state, memory.at)
+        encoder = _with(record.encoders.get(session) or AhpEncoder(), chat, memory.seq)
+        if session not in record.encoders:
+            record.cursors[session] = Cursor(memory.seq, context=memory.context)
+            self._waiting.add(session)
+        record.encoders[session] = encoder
+        channel = chat_uri(session) if chat else session_uri(session)
+        if not wait:
+            yield from self._continue(session, encoder)
+            record.opened(channel)
+        return snapshot(channel, state, memory.at)
 
-    def _continue(self, session: SessionId, encoder: AhpEncoder, chat: bool, after: int) -> Subscribe:
-        wanted = _with(encoder, chat, after)
-        return Subscribe(session, None, wanted, keep=True, lost=lambda error: self._lost(session, error))
+    @property
+    def waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def start(self) -> Steps:
+        """Subscribe what waits; return the sessions that cannot be subscribed any more."""
+        lost: set[SessionId] = set()
+        while self._waiting:
+            session = min(self._waiting)
+            try:
+                yield from self._continue(session, self._record.encoders[session])
+            except FairleadError:
+                lost.add(session)
+        return lost
+
+    def _continue(self, session: SessionId, encoder: AhpEncoder) -> Steps:
+        """Subscribe at the recorded position, or go on with another encoder."""
+        record, keep = self._record, session not in self._waiting
+        self._waiting.discard(session)
+        try:
+            answer: Subscribed = yield Subscribe(
+                session,
+                None if keep else record.cursors[session],
+                encoder,
+                keep=keep,
+                lost=lambda error: self._lost(session, error),
+                sent=lambda frames, cursor: record.pushed(session, frames, cursor),
+            )
+        except FairleadError:
+            self._drop(session)
+            raise
+        if answer.verdict == "gap":
+            # The position means nothing in the log that is there now.
+            self._drop(session)
+            yield Unsubscribe(session)
+            raise NotFound("session", session)
+        record.cursors[session] = structs.replace(record.cursors[session], log_id=answer.log_id)
+
+    def _drop(self, session: SessionId) -> None:
+        self._waiting.discard(session)
+        for table in (self._record.encoders, self._record.cursors, self._record.active):
+            table.pop(session, None)
 
     def _lost(self, session: SessionId, error: FairleadError) -> list[Effect]:
-        self._encoders.pop(session, None)
         return [Write(removed_frame(session))] if isinstance(error, NotFound) else []
 
     def unsubscribe(self, session: SessionId, *, chat: bool) -> Steps:
-        encoder = self._encoders.get(session)
+        record = self._record
+        encoder = record.encoders.get(session)
         if encoder is None:
             return
+        record.closed(chat_uri(session) if chat else session_uri(session))
         left = _with(encoder, chat, None)
-        if left == AhpEncoder():
-            del self._encoders[session]
-            self._active.pop(session, None)
-            yield Unsubscribe(session)
-        else:
-            self._encoders[session] = left
-            yield Subscribe(session, None, left, keep=True, lost=lambda error: self._lost(session, error))
+        if left != AhpEncoder():
+            record.encoders[session] = left
+            yield from self._continue(session, left)
+            return
+        yield Unsubscribe(session)
+        self._drop(session)
 
     # --- states
 
@@ -105,21 +145,12 @@ class Subscriptions:
             return chat_snapshot(memory, turns, cursor)
         choices = yield from do(ReadSessionChoices())
         state = session_snapshot(memory, session_schema(choices.modes))
-        return {**state, "activeClients": [self._active[session]] if session in self._active else []}
-
-    # --- active clients
-
-    def set_active(self, session: SessionId, client: Fields) -> None:
-        if len(msgspec.json.encode(client)) <= ACTIVE_CLIENT_BYTES:
-            keep_newest(self._active, session, client, ACTIVE_CLIENTS)
-
-    def remove_active(self, session: SessionId) -> None:
-        self._active.pop(session, None)
+        own = self._record.active.get(session)
+        return {**state, "activeClients": [] if own is None else [own]}
 
 
 def _with(encoder: AhpEncoder, chat: bool, after: int | None) -> AhpEncoder:
-    changed = {"chat": after} if chat else {"session": after}
-    return msgspec.structs.replace(encoder, **changed)
+    return structs.replace(encoder, chat=after) if chat else structs.replace(encoder, session=after)
 
 
 def read_turns(session: SessionId, seq: int | None, before: int | None, most: int) -> Steps:
