@@ -41,12 +41,18 @@ async def test_vs_code_starts_a_session_confirms_a_tool_and_goes_on_after_a_cut(
         if os.environ.get("FAIRLEAD_WRITE"):
             await window.page.screenshot(path=PICTURE)
 
-        # The socket is cut in the middle of an answer: the rest of it arrives.
+        # The socket is cut in the middle of an answer. VS Code gets exactly the actions that it has not seen, and the
+        # session that was made meanwhile.
         await window.send("SCRIPT:slow 12")
         await window.seen("tick tick").wait_for()
-        await host.relay.cut()
+        await host.relay.away()
+        await gateway.create(title="Made meanwhile")
+        await host.relay.listen()
         await window.seen(" ".join(["tick"] * 12)).wait_for()
         await window.idle()
+        assert await window.count("tick") == 12
+        assert host.answers() == ["replay"]
+        await window.seen("Made meanwhile").wait_for()
         # A turn of another client, too, ends here.
         async with gateway.http() as http:
             await http.post(f"/v1/sessions/{phone}/messages", json={"text": "SCRIPT:text from the phone"})
@@ -58,6 +64,8 @@ async def test_vs_code_starts_a_session_confirms_a_tool_and_goes_on_after_a_cut(
         await window.send("SCRIPT:text at last")
         await host.relay.listen()
         await window.seen("Hello from the scripted model. at last").wait_for()
+        assert host.answers() == ["replay", "replay"]
+        assert await window.count("tick") == 12
         log = await gateway.stored(phone)
         prompts = [event["content"][0]["text"] for event in log if event["type"] == "user.message"]
         assert prompts == ["SCRIPT:think", "SCRIPT:slow 12", "SCRIPT:text from the phone", "SCRIPT:text at last"]

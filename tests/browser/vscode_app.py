@@ -5,6 +5,7 @@ through a relay that a test can cut.
 
 import asyncio
 import json
+import re
 import socket
 import subprocess
 from collections.abc import AsyncIterator
@@ -38,6 +39,11 @@ class VsCodeHost:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}/?folder={quote(str(self.gateway.cwd))}"
+
+    def answers(self) -> list[str]:
+        """How each return of VS Code was answered: with a replay, or that the client is not known."""
+        verdicts = re.findall(rb'"result":{"type":"(\w+)"|(initialize again)', bytes(self.relay.received))
+        return [(kind or b"unknown").decode() for kind, _ in verdicts]
 
     async def __aenter__(self) -> "VsCodeHost":
         await self.gateway.start()
@@ -122,6 +128,11 @@ class VsCodeWindow:
         working = self.page.get_by_text("Working...").locator("visible=true")
         for sign in (self.page.locator(".codicon-stop-circle:visible"), working):
             await expect(sign).to_have_count(0, timeout=PATIENCE * 1000)
+
+    async def count(self, word: str) -> int:
+        """How often a word stands in the answers of the chat."""
+        answers = await self.page.locator(".interactive-response:visible").all_inner_texts()
+        return sum(answer.split().count(word) for answer in answers)
 
     async def open_session(self, title: str) -> None:
         await self.page.get_by_label("Show Agent Sessions Sidebar").locator("visible=true").first.click()
