@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from fairlead.agents.links import DialInTokens
+from fairlead.keeper.access import KeeperAccess
 from fairlead.model.agents import AgentKind
 from fairlead.model.transcripts import Transcripts
 from fairlead.model.web.requests import ServiceHandlers
@@ -80,6 +81,8 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     tokens: DialInTokens | None = None
     shim: ShimSettings = ShimSettings()
     terminals: Terminals | None = None
+    keeper: KeeperAccess | None = None
+    """Holds the agents' processes, so that they survive a restart of the gateway."""
 
     @property
     def spill(self) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from fairlead.agents.links import Link
+from fairlead.agents.links.kept import KeptLink
+from fairlead.agents.links.kept_output import KeptOutput
 from fairlead.model.agents import AgentSink, Decision, Exit, Record
 from fairlead.model.errors import AgentFailed, AgentNotRunning, AgentRefused, HistoryMissing
 from fairlead.model.ids import RequestId
@@ -32,11 +34,13 @@ class AgentDriver(ABC):
     record, for every process that was recorded."""
 
     _permissions: _OpenPermissions
+    _output: KeptOutput | None = None
 
     def __init__(self, process: Link | Terminal, sink: AgentSink, clock: Clock) -> None:
         self._process = process
         self._sink = sink
         self._clock = clock
+        self._kept = process if isinstance(process, KeptLink) else None
         self._in_order = asyncio.Lock()
         self._life: asyncio.Task[Exit] | None = None
 
@@ -52,8 +56,14 @@ class AgentDriver(ABC):
     def lent(self) -> bool:
         return False
 
+    @property
+    def kept(self) -> bool:
+        return self._kept is not None
+
     async def release(self) -> None:
-        raise AgentRefused("This agent is a process of the gateway: it can be stopped, but not released.")
+        if self._kept is None:
+            raise AgentRefused("This agent is a process of the gateway: it can be stopped, but not released.")
+        self._kept.release()
 
     async def stop(self, reason: str) -> Exit:
         """Run the stop sequence. The sink's `exited` may be called after this returns."""
@@ -65,9 +75,20 @@ class AgentDriver(ABC):
             raise AgentNotRunning("The agent has exited and cannot receive the answer.", request=request)
         await self._permissions.answer(request, decision)
 
-    async def _deliver(self, batch: Sequence[Record]) -> None:
+    async def _deliver(self, batch: Sequence[Record], end: int | None = None) -> None:
+        """Log the records. `end`: where the last of their lines ends in the agent's output."""
         async with self._in_order:
-            await self._sink.records(batch)
+            if self._output is None or end is None:
+                await self._sink.records(batch)
+            else:
+                await self._sink.records(batch, self._output.position(end))
+                self._output.stored(end)
+
+    async def _store_recalled(self) -> None:
+        """Store the lines that the driver needs after a restart now, instead of with the next records."""
+        async with self._in_order:
+            if self._output is not None:
+                await self._sink.records((), self._output.position(self._output.offset))
 
     async def _begin(self, ready: Awaitable[None]) -> None:
         """Start to deliver records, and await `ready`. Raises AgentNotRunning if the agent does not get that far."""
@@ -98,7 +119,12 @@ class AgentDriver(ABC):
         ended = await self._end()
         try:
             ended = await self._finish(ended)
-            await self._sink.exited(ended)
+            if self._kept is not None and self._kept.lost:
+                await self._sink.keeper_lost()
+            else:
+                await self._sink.exited(ended)
+            if self._kept is not None:
+                self._kept.forget()
         except Exception:
             logger.exception("the agent's exit could not be stored", extra={"pid": self.pid})
         return ended

@@ -13,7 +13,9 @@ import msgspec
 from fairlead.agents.context import PrivateFiles
 from fairlead.agents.environment import basic_environment
 from fairlead.agents.links.framing import OversizeSpill
-from fairlead.agents.links.stdio import StdioLink, start_child
+from fairlead.agents.links.kept import KeptLink, adopt_link, start_link
+from fairlead.agents.links.stdio import StdioLink
+from fairlead.keeper.access import KeeperAccess
 from fairlead.model.agents import (
     Agent,
     AgentInfo,
@@ -26,7 +28,9 @@ from fairlead.model.agents import (
     LentProcess,
     ProcessInfo,
     Record,
+    StoredOutput,
 )
+from fairlead.model.commands import Settings
 from fairlead.model.content import Content
 from fairlead.model.errors import AgentMissing, BadRequest
 from fairlead.model.ids import MessageId, SessionId
@@ -41,6 +45,9 @@ from fairlead.system.proctable import Process
 from fairlead.system.sandbox import Sandbox
 from fairlead.system.spill import SpillFiles
 
+ProcessLink = StdioLink | KeptLink
+"""The link to a process that the gateway has started, itself or at the keeper."""
+
 NO_OTHER_LINK: Final = "The agent {} runs on stdio only: set the session's link to stdio."
 
 
@@ -54,6 +61,7 @@ class StdioSettings(msgspec.Struct, frozen=True, kw_only=True):
     pass_env: tuple[str, ...] = ()
     spill: str = ""
     sandbox: Sandbox | None = None
+    keeper: KeeperAccess | None = None
     patience: StopTimeouts = StopTimeouts()
 
 
@@ -87,7 +95,7 @@ class StdioKind(ABC):
 
     @abstractmethod
     async def _connect(
-        self, link: StdioLink, sink: AgentSink, launch: Launch, cwd: str, spill: OversizeSpill | None
+        self, link: ProcessLink, sink: AgentSink, launch: Launch, cwd: str, spill: OversizeSpill | None
     ) -> Agent:
         """The running agent, ready for a prompt. `cwd` is the real path of the session's folder."""
 
@@ -132,17 +140,32 @@ class StdioKind(ABC):
             raise objection
         argv = [self._program(), *settings.command[1:], *self._arguments(launch)]
         env = {**basic_environment(settings.host, settings.pass_env), **launch.env}
-        child = start_child(argv, env=env, cwd=cwd, clock=self._clock, sandbox=settings.sandbox)
-        link = StdioLink(child, self._clock, settings.patience)
+        link = await start_link(
+            argv,
+            env=env,
+            cwd=cwd,
+            clock=self._clock,
+            patience=settings.patience,
+            sandbox=settings.sandbox,
+            keeper=settings.keeper,
+            session=launch.session,
+        )
         try:
             await sink.started(self._process(launch, link, cwd, env.get("HOME", "")))
         except BaseException:
             await link.stop()
             raise
-        spill = SpillFiles(Path(settings.spill), launch.session) if settings.spill else None
-        return await self._connect(link, sink, launch, cwd, spill)
+        return await self._connect(link, sink, launch, cwd, self._spill(launch))
 
-    def _process(self, launch: Launch, link: StdioLink, cwd: str, home: str) -> ProcessInfo:
+    async def adopt(self, child: ProcessInfo, sink: AgentSink, stored: StoredOutput) -> Agent:
+        link = adopt_link(self._settings.keeper, child, stored, self._clock, self._settings.patience)
+        launch = child.launch or Launch(session=child.session, cwd=child.cwd, settings=Settings())
+        return await self._connect(link, sink, launch, child.cwd, self._spill(launch))
+
+    def _spill(self, launch: Launch) -> SpillFiles | None:
+        return SpillFiles(Path(self._settings.spill), launch.session) if self._settings.spill else None
+
+    def _process(self, launch: Launch, link: ProcessLink, cwd: str, home: str) -> ProcessInfo:
         return ProcessInfo(
             session=launch.session,
             pid=link.pid,
@@ -153,6 +176,8 @@ class StdioKind(ABC):
             cwd=cwd,
             home=home,
             at=self._clock.now_ms(),
+            kept=isinstance(link, KeptLink),
+            launch=msgspec.structs.replace(launch, env={}),
         )
 
     async def invite(self, launch: Launch, sink: AgentSink) -> InvitedAgent:

@@ -1,7 +1,8 @@
 """Tokens of the agents that the gateway runs, with which they reach the other sessions of their user: one for each
 session, in memory, valid only on routes for agents.
 
-A token gives less than its user has: at most the scopes view and chat, never admin. A restarted gateway knows none.
+A token gives less than its user has: at most the scopes view and chat, never admin. A restarted gateway knows only
+those of the agents that it takes over, from the digest that is stored with their processes.
 """
 
 import hmac
@@ -24,6 +25,22 @@ class SessionAgentTokens:
         """Create a new token for the agent of a user's session; the session's previous one becomes invalid."""
         self.revoke(session)
         key, secret = mint(self._random)
+        self._accept(session, user, scopes, key, digest(secret))
+        return secret
+
+    def save(self, session: str) -> str:
+        """The id and the digest of the session's token, without the token itself; empty if it has none."""
+        key = self._of_session.get(session)
+        return "" if key is None else f"{key} {self._open[key][0]}"
+
+    def restore(self, session: str, user: str, scopes: Sequence[Scope], saved: str) -> None:
+        """Accept a token again that an earlier gateway has issued; `saved` comes from `save`."""
+        key, _, known = saved.partition(" ")
+        if key and known:
+            self.revoke(session)
+            self._accept(session, user, scopes, key, known)
+
+    def _accept(self, session: str, user: str, scopes: Sequence[Scope], key: str, known: str) -> None:
         identity = Identity(
             credential=f"session:{key}",
             user=user,
@@ -32,9 +49,8 @@ class SessionAgentTokens:
             agent=True,
             session=session,
         )
-        self._open[key] = (digest(secret), identity)
+        self._open[key] = (known, identity)
         self._of_session[session] = key
-        return secret
 
     def revoke(self, session: str) -> None:
         key = self._of_session.pop(session, None)

@@ -11,9 +11,9 @@ import msgspec
 
 from fairlead.model.commands import Settings
 from fairlead.model.content import Content
-from fairlead.model.events import Event
+from fairlead.model.events import Event, PermissionResolved
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId, TurnId
-from fairlead.model.policy import Verdict
+from fairlead.model.policy import Behavior, Verdict
 from fairlead.model.store import Origin
 from fairlead.model.tools import ToolCatalogue
 from fairlead.model.web.routes import ClientProtocol
@@ -138,6 +138,26 @@ class Decision(msgspec.Struct, frozen=True):
     call: CallId | None = None
 
 
+def decision_of(resolved: PermissionResolved) -> Decision:
+    return Decision(
+        behavior=resolved.behavior,
+        message=resolved.message,
+        updated_input=resolved.input if resolved.updated_input is None else resolved.updated_input,
+        interrupt=resolved.interrupt,
+        call=resolved.call,
+    )
+
+
+def verdict_of(resolved: PermissionResolved) -> Verdict:
+    """The policy's verdict that was logged for a checked call."""
+    return Verdict(Behavior(resolved.behavior), resolved.message, resolved.rule or None, resolved.how)
+
+
+def hook_request(call: CallId) -> RequestId:
+    """The name under which the policy's verdict on a checked call is logged."""
+    return RequestId(f"hook:{call}")
+
+
 class Exit(msgspec.Struct, frozen=True):
     """Either `code` or `signal` is set; neither when a killed process does not die (it hangs in the kernel)."""
 
@@ -146,13 +166,36 @@ class Exit(msgspec.Struct, frozen=True):
     stderr: str = ""
 
 
+class OutputPosition(msgspec.Struct, frozen=True):
+    """How much of the output of a process at the keeper is stored; `offset` is the end of a line. `recall`: lines before
+    it that the driver needs again after a restart of the gateway, such as open requests; None if they have not
+    changed."""
+
+    offset: int
+    recall: tuple[bytes, ...] | None = None
+
+
+class StoredOutput(msgspec.Struct, frozen=True):
+    """The last stored position of a process, with its lines to recall."""
+
+    offset: int = 0
+    recall: tuple[bytes, ...] = ()
+
+
+RequestState = PermissionResolved | Literal["pending", "settled", "unknown"]
+"""What the log has about a request of the agent: its resolution, that it waits for an answer, that it was settled in
+another way, or nothing."""
+
+
 class AgentSink(Protocol):
     """The core's side of a running agent. `records` is awaited before more is read: this is the back-pressure."""
 
     async def started(self, child: "ProcessInfo") -> None:
         """Record a process before its first byte. The core deletes the record when `exited` has been logged."""
 
-    async def records(self, batch: Sequence[Record]) -> None: ...
+    async def records(self, batch: Sequence[Record], position: OutputPosition | None = None) -> None:
+        """Log the records. `position` is stored in the same append."""
+
     async def check(self, call: ToolCheck) -> Verdict: ...
     async def permission_requested(self, ask: PermissionRequest) -> None: ...
     async def permission_cancelled(self, request: RequestId) -> None: ...
@@ -163,6 +206,12 @@ class AgentSink(Protocol):
         """The agent's own caller has interrupted the turn."""
 
     async def mcp(self, server: str, message: Mapping[str, Any]) -> Mapping[str, Any] | None: ...
+    async def request_state(self, request: RequestId) -> RequestState:
+        """What the log has about a request that an earlier gateway may have handled."""
+
+    async def keeper_lost(self) -> None:
+        """The keeper has ended, and with it the connection to the process, which is about to end itself."""
+
     async def exited(self, exit: Exit) -> None: ...
 
 
@@ -213,13 +262,19 @@ class Agent(Protocol):
     def lent(self) -> bool:
         """Whether a shim lends us the process of its caller: then it outlives the gateway."""
 
+    @property
+    def kept(self) -> bool:
+        """Whether the keeper holds the process: then it can outlive the gateway."""
+
     async def release(self) -> None:
-        """Close the connection to a lent process, which goes on without us."""
+        """Close the connection to a lent or kept process, which goes on without us."""
 
     async def write(self, record: Record) -> None:
         """Send a line that `AgentKind.prompt` made. The core has stored it before."""
 
-    async def interrupt(self) -> None: ...
+    async def interrupt(self, key: str = "") -> None:
+        """Interrupt the turn. A kept process gets an interrupt with the same key only once."""
+
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
         """Send a control request and return its answer. AgentTimeout, AgentRefused, AgentNotRunning."""
 
@@ -272,6 +327,13 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A shim runs it for a caller and reconnects when the gateway is back: the gateway never ends it."""
     owner: str = ""
     """The data folder of the gateway that started it, as device and inode: a copy of the folder has another value."""
+    kept: bool = False
+    """The keeper holds it: a restarted gateway connects to it again."""
+    version: str = ""
+    launch: Launch | None = None
+    """How a kept process was started, without its environment."""
+    access: str = ""
+    """The digest of its token for `fairlead mcp`, which a restarted gateway accepts again."""
 
 
 class AgentKind(Protocol):
@@ -324,6 +386,10 @@ class AgentKind(Protocol):
         """Follow a child that outlived its gateway, or died with it: send the records of its transcript after the
         prompt `after` (origin `transcript`; the interpreter skips those it has seen), until it exits; then call
         `sink.exited`."""
+
+    async def adopt(self, child: ProcessInfo, sink: AgentSink, stored: StoredOutput) -> Agent:
+        """Connect again to a kept process of an earlier gateway, whose output is stored up to `stored`. NotFound if the
+        keeper does not have it (any more)."""
 
     async def forget(self, agent_session: str, cwd: str) -> None:
         """Delete the agent's own file of a session, if any: only at a person's request."""

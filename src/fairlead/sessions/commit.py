@@ -143,6 +143,11 @@ def idempotency_keys(command: Command) -> tuple[str, ...]:
     return tuple(keys)
 
 
+def interrupt_key(seq: int) -> str:
+    """The key under which an agent gets a logged interrupt, so that it gets it once."""
+    return f"interrupt-{seq}"
+
+
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
     """Run `work` to its end, however often the waiting task is cancelled."""
     task = asyncio.ensure_future(work)

@@ -11,10 +11,10 @@ import msgspec
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.agents import Decision, ToolCheck
+from fairlead.model.agents import Decision, ToolCheck, hook_request
 from fairlead.model.content import MessageSource
 from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, Stale, TooMany
-from fairlead.model.ids import MessageId, RequestId, event_id
+from fairlead.model.ids import MessageId, event_id
 from fairlead.model.policy import Behavior, Verdict
 from fairlead.sessions.state import PendingRequest, SessionState
 
@@ -164,7 +164,7 @@ def resolve_by_policy(
     return ev.PermissionResolved(
         id=event_id(cause, "permission.resolved", 0 if asked else "hook"),
         turn=state.turn,
-        request=about.request if isinstance(about, PendingRequest) else RequestId(f"hook:{about.call}"),
+        request=about.request if isinstance(about, PendingRequest) else hook_request(about.call),
         call=about.call,
         tool=about.tool,
         behavior="allow" if verdict.behavior == Behavior.ALLOW else "deny",
@@ -173,16 +173,6 @@ def resolve_by_policy(
         message=verdict.reason,
         input=about.input,
         asked=asked,
-    )
-
-
-def decision_of(resolved: ev.PermissionResolved) -> Decision:
-    return Decision(
-        behavior=resolved.behavior,
-        message=resolved.message,
-        updated_input=resolved.input if resolved.updated_input is None else resolved.updated_input,
-        interrupt=resolved.interrupt,
-        call=resolved.call,
     )
 
 

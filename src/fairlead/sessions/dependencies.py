@@ -99,6 +99,9 @@ class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """Environment variables that a client may set for a running agent."""
     agent_env: Callable[[SessionId, str], Mapping[str, str]] = lambda session, owner: {}
     """The gateway's variables for a new agent process of a session and its owner."""
+    save_access: Callable[[SessionId], str] = lambda session: ""
+    restore_access: Callable[[SessionId, str, str], None] = lambda session, owner, access: None
+    """The digest of a session's agent token, stored with its process, and its way back after a restart."""
     owner: str = ""
     """The mark of our data folder, recorded with every child process."""
 
@@ -109,7 +112,7 @@ class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):
             raise NotFound("agent", name) from None
 
     async def remember_child(self, child: ProcessInfo) -> None:
-        owned = msgspec.structs.replace(child, owner=self.owner)
+        owned = msgspec.structs.replace(child, owner=self.owner, access=self.save_access(child.session))
         await self.store.documents.put(CHILDREN, child.session, msgspec.to_builtins(owned))
 
     async def forget_child(self, session: str) -> None:

@@ -15,6 +15,7 @@ from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Hub
 from fairlead.sessions.fanout.projections import Projections
 from fairlead.sessions.paging import all_sessions
+from fairlead.sessions.process.adoption import adopt
 from fairlead.sessions.process.recovery import follow
 from fairlead.sessions.session import Session
 from fairlead.system.tasks import TaskSet
@@ -101,7 +102,7 @@ class Registry:
                     found = await self.opener.open(session) if self.opener is not None else None
                     if found is None:
                         found = Session(await loading.load(self.services, session, self.feed(session)))
-                    self._sessions[session] = found
+                    self._register(found)
                     await self._unload_some(keep=session)
                 return found
         finally:
@@ -112,7 +113,16 @@ class Registry:
 
     def adopt(self, core: SessionCore) -> None:
         """Register a session that was just created."""
-        self._sessions[core.session] = Session(core)
+        self._register(Session(core))
+
+    def _register(self, session: Session) -> None:
+        supervisor = session.supervisor
+
+        def follow_orphan(child: ProcessInfo) -> None:
+            self.tasks.spawn(follow(supervisor, child, end=False))
+
+        supervisor.on_keeper_lost = follow_orphan
+        self._sessions[session.core.session] = session
 
     async def remove(self, session: SessionId) -> None:
         self.services.requests.drop(session)
@@ -171,11 +181,15 @@ class Registry:
     # --- start and end of the gateway ----------------------------------------------------------------
 
     async def start(self, *, kill_children: bool) -> None:
-        """Recover the work of an earlier gateway: follow its child processes, close its turns, continue its queues."""
+        """Recover the work of an earlier gateway: adopt its kept processes, follow the others, close its turns, continue
+        its queues."""
         followed = set()
         for child in await self.services.children():
             followed.add(child.session)
-            await self._follow(child, kill=kill_children)
+            if child.kept and not kill_children:
+                await self._adopt(child)
+            else:
+                await self._follow(child, kill=kill_children)
         for phase in ("working", "waiting"):
             wanted = SessionFilter(state=phase, archived=None, limit=200)
             for summary in await all_sessions(self.services.store, wanted):
@@ -184,14 +198,25 @@ class Registry:
         self.tasks.spawn(self._sweep_forever())
 
     async def _follow(self, child: ProcessInfo, *, kill: bool) -> None:
+        session = await self._recovering(child)
+        if session is not None:
+            self.tasks.spawn(follow(session.supervisor, child, end=kill))
+
+    async def _adopt(self, child: ProcessInfo) -> None:
+        session = await self._recovering(child)
+        if session is not None:
+            self.tasks.spawn(adopt(session.supervisor, child))
+
+    async def _recovering(self, child: ProcessInfo) -> Session | None:
+        """The session of a process of an earlier gateway. It sends no messages until the process is known."""
         try:
             session = await self.get(child.session)
         except FairleadError as error:
             logger.warning("cannot follow a child", extra={"session": child.session, "error": error.message})
-            return
+            return None
         session.supervisor.following = True
         session.supervisor.recovered.clear()
-        self.tasks.spawn(follow(session.supervisor, child, end=kill))
+        return session
 
     async def _recover(self, session_id: SessionId) -> None:
         try:
@@ -209,9 +234,9 @@ class Registry:
             return self.services.transcripts is None
         return page.entries[-1].kind == "agent.started"
 
-    async def stop(self) -> None:
-        """Stop all agents and unload all sessions."""
+    async def stop(self, *, detach: bool = False) -> None:
+        """Stop all agents and unload all sessions. `detach`: agents at the keeper go on."""
         await self.tasks.close()
         await self.views.stop()
-        await asyncio.gather(*(session.shutdown() for session in self._sessions.values()))
+        await asyncio.gather(*(session.shutdown(detach=detach) for session in self._sessions.values()))
         self._sessions.clear()

@@ -21,7 +21,7 @@ from fairlead.model.ids import MessageId, event_id
 from fairlead.model.policy import Behavior
 from fairlead.model.scopes import check_difference
 from fairlead.sessions import decide
-from fairlead.sessions.commit import RequestedMode, SessionCore, idempotency_keys
+from fairlead.sessions.commit import RequestedMode, SessionCore, idempotency_keys, interrupt_key
 from fairlead.sessions.fanout.session_changes import changes_of
 from fairlead.sessions.permissions.policy.modes import ModePolicy
 from fairlead.sessions.permissions.requests import PermissionRequests
@@ -235,7 +235,7 @@ class Session:
             data = {"background": True} if core.interpreter.turn is None else None
             reply = cmd.Reply(session=core.session, seq=entry.seq, data=data)
             transition.save_replies(command, reply)
-        await self.supervisor.running().interrupt()
+        await self.supervisor.running().interrupt(interrupt_key(entry.seq))
         return reply
 
     # --- settings ---------------------------------------------------------------------------------------
@@ -346,10 +346,10 @@ class Session:
             command, lambda cause: ev.SessionClosed(id=event_id(cause, "session.closed"), reason="closed", by=by)
         )
 
-    async def shutdown(self) -> None:
+    async def shutdown(self, *, detach: bool = False) -> None:
         self.turn_waiters.release()
         try:
-            await self.supervisor.shutdown()
+            await self.supervisor.shutdown(detach=detach)
             await self.core.log.store.release(self.core.log.lease)
         except FairleadError as error:
             logger.warning("closing a session failed", extra={"session": self.core.session, "error": error.message})

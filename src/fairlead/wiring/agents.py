@@ -18,6 +18,7 @@ from fairlead.agents.folder_files import merge_reports
 from fairlead.agents.links import DialInTokens
 from fairlead.auth.session_agents import SessionAgentTokens
 from fairlead.config import Config, default_file
+from fairlead.keeper.access import KeeperAccess
 from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.auth import Scope
 from fairlead.model.errors import BadRequest
@@ -48,6 +49,7 @@ def agent_kinds(
     url: str = "",
     terminals: Terminals | None = None,
     sandbox: Sandbox | None = None,
+    keeper: KeeperAccess | None = None,
 ) -> dict[str, WiredKind]:
     """Return every agent kind by name. With `tokens` and our own address in `url`, agents can dial in there."""
     context = AgentContext(
@@ -65,6 +67,7 @@ def agent_kinds(
         tokens=tokens,
         shim=ShimSettings(observe=config.shim_policy == "observe", approvals=config.shim_approvals),
         terminals=terminals,
+        keeper=keeper,
     )
     found: dict[str, WiredKind] = {}
     created = [kind for create in discover_agents() for kind in create(context)]
@@ -125,6 +128,17 @@ def session_agent_env(
         return {SESSION_URL: address, SESSION_TOKEN: tokens.issue(session, owner, scopes)}
 
     return env
+
+
+def restore_session_agent(
+    config: Config, tokens: SessionAgentTokens
+) -> Callable[[SessionId, str, str], None]:
+    """Return the function that gives an agent of an earlier gateway its access back."""
+
+    def restore(session: SessionId, owner: str, saved: str) -> None:
+        tokens.restore(session, owner, _ACCESS[config.agent_access], saved)
+
+    return restore
 
 
 class ChosenSandbox(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import Clock
-from fairlead.wiring.agents import agents_by_memory, own_files, session_agent_env
+from fairlead.wiring.agents import agents_by_memory, own_files, restore_session_agent, session_agent_env
 from fairlead.wiring.settings import rules_of
 
 
@@ -95,6 +95,8 @@ class Core:
             is_folder=os.path.isdir,
             agent_ended=self._agent_ended,
             agent_env=session_agent_env(config, credentials.session_agents, address),
+            save_access=credentials.session_agents.save,
+            restore_access=restore_session_agent(config, credentials.session_agents),
             turn_ended=lambda session: self.importer.turn_ended(session),
             transcripts=transcripts,
             limits=SessionLimits(

@@ -5,7 +5,6 @@ It does not interpret messages. A message reaches the sink before the driver act
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from fairlead.agents.acp.wire import Message, as_dict, as_dicts, as_text
 from fairlead.agents.line_driver import LineDriver
 from fairlead.agents.links import Link
 from fairlead.agents.links.framing import OversizeSpill
+from fairlead.agents.links.kept_output import prompt_key, reply_key
 from fairlead.model.agents import AgentSink, Decision, Exit, Launch, Record, ToolCheck
 from fairlead.model.errors import (
     AgentFailed,
@@ -53,11 +53,14 @@ CLIENT: Final = {
 class AcpAgent(LineDriver):
     """A running ACP agent. Implements `model.agents.Agent`."""
 
-    def __init__(self, link: Link, sink: AgentSink, clock: Clock, name: str, spill: OversizeSpill | None) -> None:
+    def __init__(
+        self, link: Link, sink: AgentSink, clock: Clock, name: str, spill: OversizeSpill | None, process: str
+    ) -> None:
+        """`process`: a name of the process that no other has."""
         super().__init__(link, sink, clock, name, spill)
-        self.process = str(uuid.uuid4())
+        self.process = process
         self.agent_session = ""
-        self._permissions = self._serving = AcpRequests(self.process, sink, link.send)
+        self._permissions = self._serving = AcpRequests(process, sink, link.send, self._forget)
         self._replaying = False
         self._heard = asyncio.Event()
         self._prompt: wire.RpcId | None = None
@@ -97,7 +100,8 @@ class AcpAgent(LineDriver):
             cwd=self._serving.cwd,
             trusts_titles=self._trusts_titles,
         )
-        await self._deliver([Record(wire.encode_marker(marker), "gateway")])
+        if not self._started:
+            await self._deliver([Record(wire.encode_marker(marker), "gateway")])
         if launch.settings.model:
             await self.set_model(launch.settings.model)
         if launch.settings.mode == PermissionMode.PLAN:
@@ -132,7 +136,7 @@ class AcpAgent(LineDriver):
         self._replaying = True
         try:
             self._opened = await self._ask_session(method, {"sessionId": conversation, **where})
-            if method == wire.LOAD:
+            if method == wire.LOAD and not self._started:
                 await self._until_replayed()
         except AgentRefused as refused:
             raise HistoryMissing(refused.message, **refused.data) from refused
@@ -189,21 +193,42 @@ class AcpAgent(LineDriver):
 
     # --- the agent's output
 
-    async def _handle(self, lines: Sequence[bytes]) -> None:
+    async def _handle(self, lines: Sequence[bytes], end: int | None) -> None:
         batch: list[Record] = []
         todo: list[Message] = []
         for raw in lines:
             message = wire.decode(raw)
             self._heard.set()
             if message.is_answer and message.id in self._waiting:
+                self._remember_answer(message.id, raw)
                 self._settle(message.id, self._answer_of(message))
             elif not (self._replaying and message.method == wire.UPDATE):
+                self._note(message, raw)
                 batch.append(Record(raw))
                 todo.append(message)
         if batch:
-            await self._deliver(batch)
+            await self._deliver(batch, end)
         for message in todo:
             self._act(message)
+
+    def _note(self, message: Message, raw: bytes) -> None:
+        """Store the requests that a restarted gateway must answer."""
+        if message.is_request and message.id is not None:
+            self._remember(str(message.id), self._serving.completed_request(message, raw))
+
+    async def _recall(self, line: bytes) -> None:
+        message = wire.decode(line)
+        if message.is_answer and message.id is not None:
+            self._answered[message.id] = self._answer_of(message)
+            self._remember_answer(message.id, line)
+        elif message.id is not None:
+            self._remember(str(message.id), line)
+            self._serving.note_request(message.params)
+            if message.method in (wire.REQUEST_PERMISSION, wire.ELICIT):
+                form = message.method == wire.ELICIT
+                await self._serving.recall(message.id, message.params, form=form)
+            else:
+                self._act(message)
 
     def _answer_of(self, message: Message) -> dict[str, Any] | AgentRefused:
         if message.error is None:
@@ -229,7 +254,11 @@ class AcpAgent(LineDriver):
             self._tasks.spawn(self._serving.withdraw(message.params.get("requestId", "")))
         elif message.is_request and message.id is not None:
             problem = f"{message.method} is not offered by this client."
-            self._tasks.spawn(self._link.send(wire.error_line(message.id, wire.METHOD_NOT_FOUND, problem)))
+            self._tasks.spawn(self._reject(message.id, problem))
+
+    async def _reject(self, number: wire.RpcId, problem: str) -> None:
+        await self._link.send(wire.error_line(number, wire.METHOD_NOT_FOUND, problem), reply_key(str(number)))
+        self._forget(str(number))
 
     async def _check_unasked(self, check: ToolCheck) -> None:
         """Interrupt an agent that did without asking what a rule or the fence denies."""
@@ -245,11 +274,11 @@ class AcpAgent(LineDriver):
 
     async def write(self, record: Record) -> None:
         self._prompt = wire.decode(record.raw).id
-        await self._link.send(record.raw + b"\n")
+        await self._link.send(record.raw + b"\n", prompt_key(record.raw))
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, key: str = "") -> None:
         """Cancel the turn, and with it every open request, as ACP requires."""
-        await self._link.send(wire.notification_line(wire.CANCEL, {"sessionId": self.agent_session}))
+        await self._link.send(wire.notification_line(wire.CANCEL, {"sessionId": self.agent_session}), key)
         await self._serving.cancel_all()
 
     async def set_mode(self, mode: str) -> None:

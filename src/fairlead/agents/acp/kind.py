@@ -4,6 +4,7 @@ import os.path
 import shlex
 from collections.abc import Sequence
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 
@@ -13,8 +14,7 @@ from fairlead.agents.acp.interpreter.interpreter import AcpInterpreter
 from fairlead.agents.acp.tools import CATALOGUE, HOME_FOLDERS, OWN_FILES
 from fairlead.agents.context import AgentContext, PrivateFiles
 from fairlead.agents.links.framing import OversizeSpill
-from fairlead.agents.links.stdio import StdioLink
-from fairlead.agents.stdio_kind import StdioKind, StdioSettings
+from fairlead.agents.stdio_kind import ProcessLink, StdioKind, StdioSettings
 from fairlead.model.agents import AgentSink, Interpreter, Launch, Record
 from fairlead.model.content import Content, ImageBlock, OtherBlock, TextBlock
 from fairlead.model.errors import AgentRefused, BadRequest
@@ -70,9 +70,11 @@ class AcpKind(StdioKind):
         )
 
     async def _connect(
-        self, link: StdioLink, sink: AgentSink, launch: Launch, cwd: str, spill: OversizeSpill | None
+        self, link: ProcessLink, sink: AgentSink, launch: Launch, cwd: str, spill: OversizeSpill | None
     ) -> AcpAgent:
-        agent = AcpAgent(link, sink, self._clock, self.name, spill)
+        # The same name after a restart of the gateway: the ids of the agent's requests contain it.
+        process = str(uuid5(NAMESPACE_OID, f"{link.pid} {link.started}"))
+        agent = AcpAgent(link, sink, self._clock, self.name, spill, process)
         await agent.start(launch, cwd)
         self._running = {name: other for name, other in self._running.items() if other.running}
         self._running[agent.agent_session] = agent
@@ -90,6 +92,7 @@ def create_kinds(context: AgentContext) -> list[AcpKind]:
                 pass_env=(*context.pass_env, *given.env),
                 spill=context.spill,
                 sandbox=context.sandbox,
+                keeper=context.keeper,
             ),
             context.clock,
         )

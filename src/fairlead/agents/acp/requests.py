@@ -9,15 +9,18 @@ from fairlead.agents.acp.questions import form_content
 from fairlead.agents.acp.tools import map_call
 from fairlead.agents.acp.wire import as_dict, as_dicts, as_text
 from fairlead.agents.common_tools import QUESTION
-from fairlead.model.agents import AgentSink, Decision, PermissionRequest, ToolCheck
+from fairlead.agents.links.kept_output import reply_key
+from fairlead.model.agents import AgentSink, Decision, PermissionRequest, ToolCheck, decision_of
 from fairlead.model.errors import Stale
+from fairlead.model.events import PermissionResolved
 from fairlead.model.formats.bounded_tables import put
 from fairlead.model.ids import CallId, RequestId
 
 MOST_OPEN: Final = 1000
 """Requests of the agent, and calls, that may be open at once."""
 
-Send = Callable[[bytes], Coroutine[Any, Any, None]]
+Send = Callable[[bytes, str], Coroutine[Any, Any, None]]
+"""Sends a line with its key: a kept agent gets a line with the same key only once."""
 
 
 class _OpenRequest:
@@ -28,12 +31,13 @@ class _OpenRequest:
 
 
 class AcpRequests:
-    """The open requests of one process, whose name is `process`."""
+    """The open requests of one process, whose name is `process`. `answered` is called when a request has its answer."""
 
-    def __init__(self, process: str, sink: AgentSink, send: Send) -> None:
+    def __init__(self, process: str, sink: AgentSink, send: Send, answered: Callable[[str], None]) -> None:
         self._process = process
         self._sink = sink
         self._send = send
+        self._answered = answered
         self._open: dict[RequestId, _OpenRequest] = {}
         self._calls: dict[str, dict[str, Any]] = {}
         self._asked: dict[str, None] = {}
@@ -70,6 +74,24 @@ class AcpRequests:
         request = await self._register(number, params, form=False)
         if request is not None:
             await self._sink.permission_requested(PermissionRequest(request, CallId(call), mapped.name, mapped.input))
+
+    def completed_request(self, message: wire.Message, raw: bytes) -> bytes:
+        """A request as a restarted gateway needs it: a permission request with all known fields of its call."""
+        asked = as_dict(message.params.get("toolCall"))
+        fields = self._calls.get(as_text(asked.get("toolCallId")))
+        if message.method != wire.REQUEST_PERMISSION or message.id is None or fields is None:
+            return raw
+        params = {**message.params, "toolCall": merged_fields(fields, asked)}
+        return wire.request_line(message.id, message.method, params)[:-1]
+
+    async def recall(self, number: wire.RpcId, params: dict[str, Any], *, form: bool) -> None:
+        """Open a request again that an earlier gateway has received. If it was resolved there, answer it."""
+        name = request_id(self._process, number)
+        known = await self._sink.request_state(name)
+        if isinstance(known, PermissionResolved):
+            await self._reply(_OpenRequest(number, params, form=form), decision_of(known))
+        elif known == "pending":
+            self._open[name] = _OpenRequest(number, params, form=form)
 
     async def question(self, number: wire.RpcId, params: dict[str, Any]) -> None:
         request = await self._register(number, params, form=True)
@@ -111,7 +133,8 @@ class AcpRequests:
     async def _reply(self, opened: _OpenRequest, decision: Decision | None) -> None:
         """Answer a request; without a decision it is cancelled."""
         result = _form_answer(opened.params, decision) if opened.form else _option(opened.params, decision)
-        await self._send(wire.answer_line(opened.number, result))
+        await self._send(wire.answer_line(opened.number, result), reply_key(str(opened.number)))
+        self._answered(str(opened.number))
 
 
 def _option(params: Mapping[str, Any], decision: Decision | None) -> dict[str, Any]:

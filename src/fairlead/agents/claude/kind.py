@@ -27,13 +27,15 @@ from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.agents.claude.tui.launcher import open_terminal
-from fairlead.agents.claude.versions import Abilities, Version, dotted
+from fairlead.agents.claude.versions import Abilities, Version, dotted, parse_version
 from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.markers import InterruptMarker, TypedPrompt, encode_marker
 from fairlead.agents.context import AgentContext, PrivateFiles
 from fairlead.agents.links import DialInTokens
 from fairlead.agents.links.dialin import DialInLimits, DialInLink
+from fairlead.agents.links.kept import KeptLink, adopt_link, start_link
 from fairlead.agents.links.stdio import StdioLink, start_child
+from fairlead.keeper.access import KeeperAccess
 from fairlead.model.agents import (
     CAPABILITIES,
     AgentInfo,
@@ -45,9 +47,10 @@ from fairlead.model.agents import (
     ProcessInfo,
     Record,
     ShimInvitation,
+    StoredOutput,
 )
 from fairlead.model.content import Content, to_wire
-from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentRefused, BadRequest, HistoryMissing
+from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentRefused, BadRequest, HistoryMissing, NotFound
 from fairlead.model.ids import MessageId, SessionId, is_uuid
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.routes import ClientProtocol
@@ -79,7 +82,9 @@ class ClaudeKind:
         clock: Clock,
         tokens: DialInTokens | None = None,
         terminals: Terminals | None = None,
+        keeper: KeeperAccess | None = None,
     ) -> None:
+        self._keeper = keeper
         self._settings = settings
         self._clock = clock
         self._prober = VersionProbe(clock, settings.sandbox)
@@ -133,9 +138,7 @@ class ClaudeKind:
         if launch.settings.link == "terminal":
             return await self._in_terminal(prepared, sink)
         if launch.settings.link == "stdio":
-            child = self._start(prepared, _argv(prepared), prepared.env)
-            stdio = StdioLink(child, self._clock, self._settings.patience)
-            return await self._drive(prepared, stdio, sink)
+            return await self._drive(prepared, await self._start_link(prepared), sink)
         try:
             return await self._drive(prepared, self._start_dial_in(prepared), sink)
         except AgentNotRunning as error:
@@ -161,7 +164,30 @@ class ClaudeKind:
             spill=self._spill(launch),
         )
 
-    def _process(self, prepared: PreparedLaunch, link: StdioLink | ClaudeDialIn | Terminal) -> ProcessInfo:
+    async def _start_link(self, prepared: PreparedLaunch) -> StdioLink | KeptLink:
+        return await start_link(
+            _argv(prepared),
+            env=prepared.env,
+            cwd=prepared.cwd,
+            clock=self._clock,
+            patience=self._settings.patience,
+            sandbox=self._settings.sandbox,
+            keeper=self._keeper,
+            session=prepared.launch.session,
+        )
+
+    async def adopt(self, child: ProcessInfo, sink: AgentSink, stored: StoredOutput) -> ClaudeAgent:
+        """Connect again to a CLI at the keeper. It was initialized by the gateway that started it."""
+        version = parse_version(child.version)
+        if version is None or child.launch is None:
+            raise NotFound("process", str(child.pid))
+        link = adopt_link(self._keeper, child, stored, self._clock, self._settings.patience)
+        spill = self._spill(child.launch)
+        agent = ClaudeAgent(link, sink, self._clock, version, spill, Path(child.transcript))
+        await agent.start(child.launch)
+        return agent
+
+    def _process(self, prepared: PreparedLaunch, link: StdioLink | KeptLink | ClaudeDialIn | Terminal) -> ProcessInfo:
         return ProcessInfo(
             session=prepared.launch.session,
             pid=link.pid,
@@ -174,7 +200,10 @@ class ClaudeKind:
             transcript=str(prepared.transcript),
             at=self._clock.now_ms(),
             dials_in=isinstance(link, ClaudeDialIn),
-            in_terminal=not isinstance(link, StdioLink | ClaudeDialIn),
+            in_terminal=not isinstance(link, StdioLink | KeptLink | ClaudeDialIn),
+            kept=isinstance(link, KeptLink),
+            version=dotted(prepared.version),
+            launch=msgspec.structs.replace(prepared.launch, env={}),
         )
 
     async def _check_history(self, prepared: PreparedLaunch) -> None:
@@ -192,7 +221,9 @@ class ClaudeKind:
             await self._clock.sleep(WRITING_SECONDS)
         raise HistoryMissing(f"No conversation found with session ID: {resume}")
 
-    async def _drive(self, prepared: PreparedLaunch, link: StdioLink | ClaudeDialIn, sink: AgentSink) -> ClaudeAgent:
+    async def _drive(
+        self, prepared: PreparedLaunch, link: StdioLink | KeptLink | ClaudeDialIn, sink: AgentSink
+    ) -> ClaudeAgent:
         try:
             await sink.started(self._process(prepared, link))
         except BaseException:
@@ -389,4 +420,4 @@ def _real(folder: str) -> str:
 
 
 def create_kinds(context: AgentContext) -> list[ClaudeKind]:
-    return [ClaudeKind(settings_of(context), context.clock, context.tokens, context.terminals)]
+    return [ClaudeKind(settings_of(context), context.clock, context.tokens, context.terminals, context.keeper)]

@@ -15,8 +15,7 @@ from fairlead.agents.demo.interpreter import DemoInterpreter
 from fairlead.agents.demo.tools import CATALOGUE
 from fairlead.agents.demo.wire import DemoMessage, encode
 from fairlead.agents.links.framing import OversizeSpill
-from fairlead.agents.links.stdio import StdioLink
-from fairlead.agents.stdio_kind import StdioKind, StdioSettings
+from fairlead.agents.stdio_kind import ProcessLink, StdioKind, StdioSettings
 from fairlead.model.agents import CAPABILITIES, AgentInfo, AgentSink, Exit, Interpreter, Launch, ProcessInfo, Record
 from fairlead.model.content import Content, OtherBlock
 from fairlead.model.ids import MessageId, SessionId
@@ -50,7 +49,7 @@ class DemoKind(StdioKind):
         return (launch.session,)
 
     async def _connect(
-        self, link: StdioLink, sink: AgentSink, launch: Launch, cwd: str, spill: OversizeSpill | None
+        self, link: ProcessLink, sink: AgentSink, launch: Launch, cwd: str, spill: OversizeSpill | None
     ) -> DemoProcess:
         agent = DemoProcess(link, sink, self._clock, self.name, spill)
         await agent.start(launch)
@@ -83,5 +82,6 @@ def create_kinds(context: AgentContext) -> list[DemoKind]:
         host={**context.host, "HOME": home},
         spill=context.spill,
         sandbox=context.sandbox and context.sandbox.showing(writable=(home,)),
+        keeper=context.keeper,
     )
     return [DemoKind(settings, context.clock)]

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from fairlead.agents.links.kept_output import KeptOutput
 from fairlead.model.agents import Exit
 from fairlead.model.ids import SessionId
 from fairlead.system.pipes import Take
@@ -16,11 +17,16 @@ class Link(Protocol):
     @property
     def running(self) -> bool: ...
 
+    @property
+    def output(self) -> KeptOutput | None:
+        """The stored part of the output, if the keeper holds the agent."""
+
     async def receive(self, take: Take) -> None:
         """Pass the agent's output to `take`, awaiting each batch before reading more; return when the output ends."""
 
-    async def send(self, data: bytes) -> None:
-        """Return when the bytes are on their way. Raises AgentNotRunning, AgentTimeout."""
+    async def send(self, data: bytes, key: str = "") -> None:
+        """Return when the bytes are on their way. A kept agent gets bytes with the same key only once. Raises
+        AgentNotRunning, AgentTimeout."""
 
     async def stop(self) -> Exit:
         """Stop the agent within a bounded time and return its exit; if it has already ended, return that exit."""

@@ -36,7 +36,10 @@ class OversizeSpill(Protocol):
 class LineSplitter:
     """Splits chunks of bytes, cut anywhere, into whole lines without their line ends.
 
-    Blank lines are skipped, `\\r\\n` counts as one line end. `end` returns a last line that had no newline."""
+    Blank lines are skipped, `\\r\\n` counts as one line end. `end` returns a last line that had no newline.
+
+    `offset` is the position of the first byte in the whole output. `ends` are the positions just after each line that
+    the last call of `feed` returned."""
 
     def __init__(
         self,
@@ -44,7 +47,10 @@ class LineSplitter:
         kept: int = KEPT_OF_OVERSIZE,
         spill: OversizeSpill | None = None,
         spilled: int = SPILLED_LIMIT,
+        offset: int = 0,
     ) -> None:
+        self.ends: list[int] = []
+        self._offset = offset
         self._limit = limit
         self._most = max(limit, spilled)
         self._written = 0
@@ -55,12 +61,27 @@ class LineSplitter:
 
     def feed(self, data: bytes) -> list[bytes | Oversize]:
         lines: list[bytes | Oversize] = []
+        self.ends = []
         *ended, rest = data.split(b"\n")
         for piece in ended:
             self._add(piece)
-            lines += self.end()
+            self._offset += len(piece) + 1
+            found = self.end()
+            self.ends += [self._offset] * len(found)
+            lines += found
         self._add(rest)
+        self._offset += len(rest)
         return lines
+
+    @property
+    def spilling(self) -> bool:
+        """Whether the line so far is above the limit."""
+        return self._size > self._limit
+
+    @property
+    def offset(self) -> int:
+        """The position just after the bytes that were fed."""
+        return self._offset
 
     def end(self) -> list[bytes | Oversize]:
         """The line so far, unless it is blank; the next piece begins another line."""

@@ -1,6 +1,7 @@
 """The stdio link: an agent that runs as our child process, connected through its stdin and stdout."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 
 from fairlead.model.agents import Exit
 from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentTimeout, BadRequest
@@ -17,19 +18,28 @@ def start_child(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock, sandbox: Sandbox | None = None
 ) -> ChildProcess:
     """Spawn the agent. Raises AgentMissing if the program does not exist, BadRequest if the folder does not."""
-    try:
+    with explain_spawn(argv[0], cwd):
         return spawn(argv, env=env, cwd=cwd, clock=clock, sandbox=sandbox)
+
+
+@contextlib.contextmanager
+def explain_spawn(program: str, cwd: str) -> Iterator[None]:
+    """Turn the error of a program that cannot be started into AgentMissing or BadRequest."""
+    try:
+        yield
     except OSError as error:
         if error.filename == cwd:
             raise BadRequest(f"The working folder {cwd} cannot be used: {error.strerror}.", path=cwd) from error
         raise AgentMissing(
-            f"The agent {argv[0]} cannot be started: {error.strerror}. Install it, or name it with --claude PATH.",
-            path=argv[0],
+            f"The agent {program} cannot be started: {error.strerror}. Install it, or name it with --claude PATH.",
+            path=program,
         ) from error
 
 
 class StdioLink:
     """Implements `Link` for one child process. `send` raises AgentNotRunning once the child has stopped reading."""
+
+    output = None
 
     def __init__(self, child: ChildProcess, clock: Clock, patience: StopTimeouts) -> None:
         self.pid, self.group = child.pid, child.group
@@ -44,7 +54,7 @@ class StdioLink:
     def running(self) -> bool:
         return self._child.running
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, data: bytes, key: str = "") -> None:
         """Return when the operating system has accepted the bytes."""
         try:
             await within(self._clock, WRITE_SECONDS, self._child.write(data))

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.agents import Agent, Decision, PermissionRequest, ToolCheck
+from fairlead.model.agents import Agent, Decision, PermissionRequest, ToolCheck, decision_of
 from fairlead.model.commands import AnswerPermission, Reply
 from fairlead.model.errors import AgentNotRunning, AgentRefused, FairleadError, NotAllowed
 from fairlead.model.formats.bounded_tables import keep_newest
@@ -186,7 +186,7 @@ class PermissionRequests:
         """Give the agent its answer. An answer that no agent can receive any more is cancelled."""
         with suppress(AgentNotRunning):
             if agent is not None:
-                await agent.answer(resolved.request, decide.decision_of(resolved))
+                await agent.answer(resolved.request, decision_of(resolved))
                 return
         async with self.core.transaction() as transition:
             transition.cancel([resolved.request], "the agent ended before it received the answer")

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from fairlead.model import events as ev
 from fairlead.model.agents import (
     Agent,
@@ -16,9 +18,12 @@ from fairlead.model.agents import (
     Exit,
     Launch,
     LentProcess,
+    OutputPosition,
     PermissionRequest,
     ProcessInfo,
     Record,
+    RequestState,
+    StoredOutput,
     ToolCheck,
 )
 from fairlead.model.commands import Reply
@@ -27,6 +32,12 @@ from fairlead.model.ids import RequestId, event_id
 from fairlead.model.policy import Verdict
 from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.permissions.requests import PermissionRequests
+
+OUTPUT = "output"
+RECALL = "recall"
+"""Names of the checkpoints of a kept process: how much of its output is stored, and the lines to recall."""
+RECENT_ANSWERS = 200
+"""Resolved requests that a restarted gateway looks up: more than an agent has open at a time."""
 
 LOST = "gateway lost"
 """Reason of a failed turn whose agent could not finish it without the gateway."""
@@ -37,7 +48,8 @@ class AgentConnection(AgentSink):
     """The sink of one process: late output of an earlier process cannot be mistaken for that of the current one.
 
     `_launch` is None for a process that outlived its gateway; `_followed` is then the agent's session id. `_on_records`
-    is called with the logged events of each batch, `_on_exit` when the exit is logged."""
+    is called with the logged events of each batch, `_on_exit` when the exit is logged, `_on_lost` when the keeper that
+    held the process has ended."""
 
     _core: SessionCore
     _asking: PermissionRequests
@@ -46,7 +58,9 @@ class AgentConnection(AgentSink):
     _followed: str
     _on_records: Callable[[Sequence[ev.Event]], None]
     _on_exit: Callable[[], None]
+    _on_lost: Callable[[ProcessInfo], None]
     _has_records: bool = False
+    process: ProcessInfo | None = None
     agent: Agent | None = None
     child: str = ""
     stop_reason: str = ""
@@ -57,15 +71,16 @@ class AgentConnection(AgentSink):
     again: bool = False
     """The process is lent and was connected before: its start is in the log."""
     released: bool = False
-    """The process is lent and goes on without us: its end is not logged."""
+    """The process is lent or kept and goes on without us: its end is not logged."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     last_words: str = ""
+    _resolved: dict[RequestId, ev.PermissionResolved] = field(default_factory=dict)
 
     async def started(self, child: ProcessInfo) -> None:
         assert self._launch is not None
         core, cause, resume = self._core, self._core.services.new_uuid(), self._launch.resume
         if child.pid:  # not for a process that a person started: a restarted gateway does not look for it
-            self.child = child_name(child)
+            self.child, self.process = child_name(child), child
             await core.services.remember_child(child)
         if self.again:
             return
@@ -75,12 +90,43 @@ class AgentConnection(AgentSink):
             name = event_id(cause, "agent.started")
             transition.add(ev.AgentStarted(id=name, agent=child.agent, pid=child.pid, resumed=bool(resume)))
 
-    async def records(self, batch: Sequence[Record]) -> None:
+    async def records(self, batch: Sequence[Record], position: OutputPosition | None = None) -> None:
         self._has_records = True
         async with self._core.transaction() as transition:
             for record in batch:
                 transition.record(record, by=record.by)
+            if position is not None:
+                # In the same append as what was read: a killed gateway reads on exactly after it.
+                transition.save_offset(OUTPUT, _encoder.encode(_SavedOffset(self.child, position.offset)))
+                if position.recall is not None:
+                    transition.save_offset(RECALL, _encoder.encode(_SavedRecall(self.child, position.recall)))
         self._on_records(transition.events)
+
+    async def adopt(self, child: ProcessInfo) -> StoredOutput:
+        """Continue the connection of an earlier gateway to this process; return what is stored of its output."""
+        self.child, self.process = child_name(child), child
+        store, session = self._core.log.store, self._core.session
+        page = await store.tail(session, None, RECENT_ANSWERS, ("permission.resolved",))
+        for entry in page.entries:
+            event = ev.decode(entry.event)
+            if isinstance(event, ev.PermissionResolved):
+                self._resolved[event.request] = event
+        offset, recall = 0, ()
+        if (saved := await store.checkpoint(session, OUTPUT)) is not None:
+            place = msgspec.msgpack.decode(saved.data, type=_SavedOffset)
+            offset = place.offset if place.process == self.child else 0
+        if (saved := await store.checkpoint(session, RECALL)) is not None:
+            lines = msgspec.msgpack.decode(saved.data, type=_SavedRecall)
+            recall = lines.lines if lines.process == self.child else ()
+        return StoredOutput(offset, recall)
+
+    async def request_state(self, request: RequestId) -> RequestState:
+        state = self._core.state
+        if state.find_pending(request) is not None:
+            return "pending"
+        if request in self._resolved:
+            return self._resolved[request]
+        return "settled" if any(request == known for known, _ in state.decided) else "unknown"
 
     async def check(self, call: ToolCheck) -> Verdict:
         return await self._asking.check(call)
@@ -106,6 +152,13 @@ class AgentConnection(AgentSink):
         if server not in servers:
             raise NotFound("MCP server", server)
         return await servers[server].handle(message)
+
+    async def keeper_lost(self) -> None:
+        self.gone = True
+        self.agent = None
+        self.ended.set()
+        if self.process is not None and not self.released:
+            self._on_lost(self.process)
 
     async def exited(self, exit: Exit) -> None:
         self.gone = True
@@ -140,6 +193,19 @@ class AgentConnection(AgentSink):
             transition.add(exited)
             if self.child:
                 transition.save_reply(exit_key(self.child), Reply(session=core.session))
+
+
+class _SavedOffset(msgspec.Struct, frozen=True):
+    process: str
+    offset: int
+
+
+class _SavedRecall(msgspec.Struct, frozen=True):
+    process: str
+    lines: tuple[bytes, ...]
+
+
+_encoder = msgspec.msgpack.Encoder()
 
 
 def child_name(child: ProcessInfo | LentProcess) -> str:

@@ -15,7 +15,7 @@ from fairlead.model import events as ev
 from fairlead.model.agents import Agent
 from fairlead.model.errors import AgentFailed, Busy, FairleadError, NotFound, Stale, Unavailable
 from fairlead.sessions import decide
-from fairlead.sessions.commit import SessionCore
+from fairlead.sessions.commit import SessionCore, interrupt_key
 from fairlead.sessions.process.supervisor import AgentSupervisor
 from fairlead.sessions.state import PendingHandover
 from fairlead.system.clock import within
@@ -185,10 +185,10 @@ class Handovers:
         async with core.transaction() as transition:
             if core.interpreter.turn is None and not core.interpreter.background_work:
                 return
-            transition.interrupt(by)
+            key = interrupt_key(transition.interrupt(by).seq)
 
         async def interrupted() -> None:
-            await agent.interrupt()
+            await agent.interrupt(key)
             while core.interpreter.turn is not None:
                 self._turned.clear()
                 await self._turned.wait()

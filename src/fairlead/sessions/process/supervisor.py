@@ -7,7 +7,7 @@ per turn. Calls to the agent are made without the session's lock: its answers co
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -20,6 +20,7 @@ from fairlead.model.agents import (
     InvitedAgent,
     Launch,
     LentProcess,
+    ProcessInfo,
     Record,
     ShimInvitation,
 )
@@ -64,6 +65,8 @@ class AgentSupervisor:
         """Not set while it is being found out which process of an earlier gateway the session has."""
         self.recovered.set()
         self.pending_task: PendingTask | None = None
+        self.on_keeper_lost: Callable[[ProcessInfo], None] = lambda child: None
+        """Called when the keeper that held the process has ended: the process is followed until its end."""
 
     @property
     def agent(self) -> Agent | None:
@@ -232,9 +235,22 @@ class AgentSupervisor:
         connection = self._connection = self.connect(launch, self.core.services.new_uuid())
         return await self._live(connection, launch, await self.kind.launch(launch, connection))
 
+    async def adopt(self, child: ProcessInfo) -> Agent:
+        """Connect again to a kept process of an earlier gateway. NotFound if the keeper does not have it."""
+        launch = child.launch or await self._plan(resume=True)
+        async with self.starting:
+            connection = self._connection = self.connect(launch, self.core.services.new_uuid())
+            connection.again = True
+            stored = await connection.adopt(child)
+            return await self._live(connection, launch, await self.kind.adopt(child, connection, stored))
+
     def connect(self, launch: Launch | None, cause: str, followed: str = "") -> AgentConnection:
-        callbacks = self._on_records, self.schedule_next
+        callbacks = self._on_records, self.schedule_next, self._on_keeper_lost
         return AgentConnection(self.core, self.asking, launch, cause, followed, *callbacks)
+
+    def _on_keeper_lost(self, child: ProcessInfo) -> None:
+        self.following = True
+        self.on_keeper_lost(child)
 
     def _on_records(self, events: Sequence[ev.Event]) -> None:
         self.last_used = self.core.services.clock.monotonic()
@@ -294,7 +310,8 @@ class AgentSupervisor:
         return guest.invitation
 
     async def _release(self) -> None:
-        """Drop the connection to a lent process without logging its end: its shim reconnects."""
+        """Drop the connection to a lent or kept process without logging its end: a shim reconnects, and so does the
+        next gateway."""
         if self.waiting_for_shim is not None:
             self.waiting_for_shim.cancel()
             await asyncio.wait({self.waiting_for_shim})
@@ -336,14 +353,15 @@ class AgentSupervisor:
             await connection.agent.stop(reason)
             await connection.ended.wait()
 
-    async def shutdown(self) -> None:
-        """Stop for the end of the gateway: no more messages are sent, and the process is stopped."""
+    async def shutdown(self, *, detach: bool = False) -> None:
+        """Stop for the end of the gateway: no more messages are sent, and the process is stopped. `detach`: a kept
+        process goes on."""
         self._closing = True
         self.core.shutting_down = True
         if self._dispatching is not None:
             self._dispatching.cancel()
             await asyncio.wait({self._dispatching})
-        if self.agent is not None and self.agent.lent:
+        if self.agent is not None and (self.agent.lent or (detach and self.agent.kept)):
             async with self.starting:
                 await self._release()
         else:

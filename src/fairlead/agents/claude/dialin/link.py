@@ -68,6 +68,8 @@ class ClaudeDialIn:
     """Implements `Link` around a dial-in link. `deliver` sends records from other sources to the core, in order with
     the CLI's records; `open_calls` returns the calls with an undecided permission request."""
 
+    output = None
+
     def __init__(self, link: DialInLink, version: Version, clock: Clock, transcript: Path) -> None:
         self.link = link
         self.pid = link.pid
@@ -90,7 +92,7 @@ class ClaudeDialIn:
     def running(self) -> bool:
         return self.link.running
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, data: bytes, key: str = "") -> None:
         if b'"user"' in data and isinstance(message := decode(data), UserRecord) and message.uuid:
             self._prompt = MessageId(message.uuid)
         if self.link.posts and b'"control_response"' in data:

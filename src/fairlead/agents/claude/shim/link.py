@@ -37,6 +37,8 @@ class ShimLink:
     """Implements `Link`. `on_caller_line` gets the lines of the shim's caller, and `on_lines_lost` is called where the
     shim had to drop lines, in order with the CLI's lines."""
 
+    output = None
+
     def __init__(self, link: DialInLink, process: LentProcess) -> None:
         self.link = link
         self.pid = process.pid
@@ -56,7 +58,7 @@ class ShimLink:
 
         await self.link.receive(frames, self._arrived)
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, data: bytes, key: str = "") -> None:
         self._sent += 1
         await self.link.send(encode_frame(CliInput(n=self._sent, line=msgspec.Raw(data.strip()))))
 

@@ -11,18 +11,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fairlead.agents.claude.base_driver import ClaudeDriver
 from fairlead.agents.claude.launch import initialize, needs_restart
-from fairlead.agents.claude.stdio.control_requests import ControlRequestHandler
+from fairlead.agents.claude.stdio.control_requests import AllowedCall, ControlRequestHandler
 from fairlead.agents.claude.stdio.pending import PendingRequests, default_timeout
-from fairlead.agents.claude.stdio.subagent_files import SubagentFiles
+from fairlead.agents.claude.stdio.subagent_files import SubagentFiles, SubagentPlaces
 from fairlead.agents.claude.versions import Abilities, Version
 from fairlead.agents.claude.wire import records as wire
 from fairlead.agents.claude.wire.control import cancel_line, environment_line, request_line
 from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.driver import explain_start
 from fairlead.agents.links import Link
-from fairlead.agents.links.framing import LineSplitter, Oversize, OversizeSpill, oversize_placeholder
+from fairlead.agents.links.framing import LineSplitter, Oversize, OversizeSpill, encode_line, oversize_placeholder
+from fairlead.agents.links.kept_output import prompt_key
 from fairlead.model.agents import AgentSink, Exit, Launch, Record
 from fairlead.model.commands import Settings
 from fairlead.model.errors import (
@@ -43,6 +46,20 @@ REFUSING_SECONDS = 2.0
 
 _CONTROL = b'"control_'
 """Every control message contains it, so lines without it need no decoding here. Other lines with it do no harm."""
+_RESULT = b'"type":"result"'
+
+
+class StartAnswered(msgspec.Struct, frozen=True, tag_field="type", tag="fairlead_answered"):
+    """The CLI has answered this request of the start, as a line that a restarted gateway recalls."""
+
+    request: str
+
+
+class Started(msgspec.Struct, frozen=True, tag_field="type", tag="fairlead_started"):
+    """The start is done, as a line that a restarted gateway recalls."""
+
+
+_recalled = msgspec.json.Decoder(StartAnswered | Started | AllowedCall | SubagentPlaces)
 
 
 class ClaudeAgent(ClaudeDriver):
@@ -60,13 +77,18 @@ class ClaudeAgent(ClaudeDriver):
         """`transcript` is the file to which the CLI writes its session; its subagents' files are next to it."""
         super().__init__(link, sink, clock, version)
         self._link = link
-        self._splitter = LineSplitter(spill=spill)
+        self._output = link.output
+        self._splitter = LineSplitter(spill=spill, offset=0 if self._output is None else self._output.offset)
         self._pending = PendingRequests()
-        self._permissions = self._serving = ControlRequestHandler(sink, link.send, self._deliver, clock, version)
+        self._permissions = self._serving = ControlRequestHandler(
+            sink, link.send, self._deliver, clock, version, output=self._output
+        )
         self._subagent_files: SubagentFiles | None = None
         if transcript is not None and not Abilities(version).forwards_background:
-            self._subagent_files = SubagentFiles(transcript, version, clock, self._deliver)
+            self._subagent_files = SubagentFiles(transcript, version, clock, self._deliver, self._output)
         self._ready = False
+        self._start_requests: list[str] = []
+        self._start_answered: set[str] = set()
         self._complaints: tuple[str, ...] = ()
 
     # --- lifecycle ---------------------------------------------------------------------------------------
@@ -75,20 +97,57 @@ class ClaudeAgent(ClaudeDriver):
         """Start reading, and wait until the agent accepts prompts.
 
         Raises AgentNotRunning, with the agent's own error text, if it does not get that far."""
+        self._recall()
         await self._begin(self._initialize(launch))
+        if not self._ready and self._output is not None:
+            self._output.forget_all("start:")
+            self._output.remember("started", encode_line(Started())[:-1])
+            await self._store_recalled()
         self._ready = True
 
     async def _initialize(self, launch: Launch) -> None:
-        await self._ask("initialize", initialize(launch), None)
+        if self._ready:  # an earlier gateway has started it
+            return
+        await self._ask_at_start("initialize", initialize(launch))
         if launch.mcp_servers:
-            await self._ask("mcp_set_servers", {"servers": launch.mcp_servers}, None)
+            await self._ask_at_start("mcp_set_servers", {"servers": launch.mcp_servers})
         if launch.settings.thinking is not None:
-            await self.set_thinking(launch.settings.thinking)
+            await self._ask_at_start("set_max_thinking_tokens", {"max_thinking_tokens": launch.settings.thinking})
+
+    async def _ask_at_start(self, subtype: str, fields: Mapping[str, Any]) -> None:
+        """Send a request under an id that a restarted gateway would give it too: a request that the CLI has got is not
+        sent again, and its answer is recognised."""
+        request_id = f"start-{subtype}"
+        self._start_requests.append(request_id)
+        if request_id not in self._start_answered:
+            await self._ask(subtype, fields, None, request_id)
+
+    def _recall(self) -> None:
+        """Handle the lines again that an earlier gateway has stored for us: how far the start was, open requests."""
+        for line in () if self._output is None else self._output.recalled:
+            match _decode_recalled(line):
+                case Started():
+                    self._ready = True
+                    if self._output is not None:
+                        self._output.remember("started", line)
+                case StartAnswered() as answered:
+                    self._note_answered(answered.request)
+                case SubagentPlaces() as places if self._subagent_files is not None:
+                    self._subagent_files.restore(places)
+                case AllowedCall() | wire.ControlRequest() as record:
+                    self._serving.recall(record, line)
+                case _:
+                    pass
+
+    def _note_answered(self, request_id: str) -> None:
+        self._start_answered.add(request_id)
+        if self._output is not None:
+            self._output.remember(f"start:{request_id}", encode_line(StartAnswered(request_id))[:-1])
 
     async def _read_records(self) -> None:
         try:
             await self._link.receive(self._feed)
-            await self._handle_lines(self._splitter.end())
+            await self._handle_lines(self._splitter.end(), ())
         except Exception:
             # The store failed: the agent's output cannot be stored, so the agent must not continue.
             logger.exception("the agent's records could not be stored", extra={"pid": self.pid})
@@ -120,26 +179,46 @@ class ClaudeAgent(ClaudeDriver):
     # --- the agent's output ------------------------------------------------------------------------------
 
     async def _feed(self, data: bytes) -> None:
-        await self._handle_lines(self._splitter.feed(data))
+        await self._handle_lines(self._splitter.feed(data), self._splitter.ends)
+        if self._output is not None and self._splitter.spilling:
+            self._output.skip_oversize(self._splitter.offset)
 
-    async def _handle_lines(self, lines: Sequence[bytes | Oversize]) -> None:
+    async def _handle_lines(self, lines: Sequence[bytes | Oversize], ends: Sequence[int]) -> None:
+        """`ends`: where each line ends in the agent's output; empty for a last line without a newline."""
         if not lines:
             return
         batch: list[Record] = []
         todo: list[wire.WireRecord] = []
-        for line in lines:
+        end = None
+        for number, line in enumerate(lines):
             record = Record(oversize_placeholder(line) if isinstance(line, Oversize) else line)
             if _CONTROL in record.raw or not self._ready:
                 message = decode(record.raw)
+                self._note(message, record.raw)
                 if isinstance(message, wire.ControlRequest) and self._serving.answer_if_duplicate(message):
+                    end = ends[number] if ends else None
                     continue
                 todo.append(message)
+            elif self._output is not None and _RESULT in record.raw:
+                self._serving.forget_allowed()
             if self._subagent_files is not None and self._subagent_files.concerns(record.raw):
                 # Deliver the earlier records first: they need not wait for a subagent's file.
-                await self._deliver_and_act(batch, todo)
+                await self._deliver_and_act(batch, todo, end)
                 batch, todo = [*await self._before(record)], []
             batch.append(record)
-        await self._deliver_and_act(batch, todo)
+            end = ends[number] if ends else None
+        await self._deliver_and_act(batch, todo, end)
+
+    def _note(self, message: wire.WireRecord, raw: bytes) -> None:
+        """Note what a restarted gateway needs, before the record is delivered."""
+        match message:
+            case wire.ControlRequest():
+                self._serving.note(message, raw)
+            case wire.ControlResponse(response=answer) if not self._ready and answer.subtype != "error":
+                if answer.request_id in self._start_requests:
+                    self._note_answered(answer.request_id)
+            case _:
+                pass
 
     async def _before(self, record: Record) -> Sequence[Record]:
         """Return the subagent's records before this one that the wire leaves out."""
@@ -147,9 +226,11 @@ class ClaudeAgent(ClaudeDriver):
             return ()
         return await self._subagent_files.before(record.raw)
 
-    async def _deliver_and_act(self, batch: list[Record], todo: Sequence[wire.WireRecord]) -> None:
+    async def _deliver_and_act(
+        self, batch: list[Record], todo: Sequence[wire.WireRecord], end: int | None = None
+    ) -> None:
         if batch:
-            await self._deliver(batch)
+            await self._deliver(batch, end)
         for message in todo:
             self._act(message)
 
@@ -173,14 +254,14 @@ class ClaudeAgent(ClaudeDriver):
         # A blank line, a second line or an unknown type would end 2.1.37.
         if b"\n" in record.raw or not isinstance(decode(record.raw), wire.UserRecord):
             raise BadRequest("Only a prompt, on one line, is written to the agent.")
-        await self._link.send(record.raw + b"\n")
+        await self._link.send(record.raw + b"\n", prompt_key(record.raw))
 
     @property
     def attended(self) -> bool:
         return False
 
-    async def interrupt(self) -> None:
-        await self._ask("interrupt", {}, None)
+    async def interrupt(self, key: str = "") -> None:
+        await self._ask("interrupt", {}, None, key)
 
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
         if subtype == "initialize":
@@ -209,12 +290,14 @@ class ClaudeAgent(ClaudeDriver):
     def needs_restart(self, old: Settings, new: Settings) -> bool:
         return needs_restart(old, new, self._version)
 
-    async def _ask(self, subtype: str, fields: Mapping[str, Any], timeout: float | None) -> Any:
-        request_id = str(uuid.uuid4())
+    async def _ask(
+        self, subtype: str, fields: Mapping[str, Any], timeout: float | None, request_id: str = ""
+    ) -> Any:
+        request_id = request_id or str(uuid.uuid4())
         seconds = default_timeout(subtype) if timeout is None else timeout
         answered = self._pending.add(request_id, subtype)
         try:
-            await self._link.send(request_line(request_id, subtype, fields))
+            await self._link.send(request_line(request_id, subtype, fields), f"request:{request_id}")
             try:
                 return await within(self._clock, seconds, answered)
             except (TimeoutError, asyncio.CancelledError):
@@ -232,3 +315,10 @@ class ClaudeAgent(ClaudeDriver):
         if Abilities(self._version).takes_cancel and self._link.running:
             with contextlib.suppress(AgentFailed):
                 await self._link.send(cancel_line(request_id))
+
+
+def _decode_recalled(line: bytes) -> Any:
+    try:
+        return _recalled.decode(line)
+    except msgspec.DecodeError:
+        return decode(line)

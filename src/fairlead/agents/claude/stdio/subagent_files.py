@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
+import msgspec
+
 from fairlead.agents.claude.interpreter import user_text
 from fairlead.agents.claude.transcripts.file_reader import FileOffset, TranscriptFile, end_of
 from fairlead.agents.claude.transcripts.identity import CONVERSATION, RecordIdentity, identify
@@ -23,6 +25,7 @@ from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.records import AssistantRecord, TaskNotification, UserRecord, as_dicts, as_text
 from fairlead.agents.driver import Deliver, background_tasks
 from fairlead.agents.links.framing import encode_line
+from fairlead.agents.links.kept_output import KeptOutput
 from fairlead.model.agents import Record
 from fairlead.system.clock import Clock, ends_within
 
@@ -111,10 +114,22 @@ class _SubagentFile:
         return Record(encode_line(fields)[:-1])
 
 
-class SubagentFiles:
-    """The subagents' files of one process. `give` receives a background subagent's records as they are written."""
+class SubagentPlaces(msgspec.Struct, frozen=True, tag_field="type", tag="fairlead_subagents"):
+    """Where the files ended when the process was started, and the background subagents that are followed: a line that a
+    restarted gateway recalls. Rows that it reads again have no effect."""
 
-    def __init__(self, transcript: Path, version: Version, clock: Clock, give: Deliver) -> None:
+    transcript: FileOffset
+    files: dict[str, FileOffset]
+    following: dict[str, str]
+
+
+class SubagentFiles:
+    """The subagents' files of one process. `give` receives a background subagent's records as they are written.
+    `output`: where the places in the files are noted for a restarted gateway."""
+
+    def __init__(
+        self, transcript: Path, version: Version, clock: Clock, give: Deliver, output: KeptOutput | None = None
+    ) -> None:
         self._transcript = transcript
         self._able = Abilities(version)
         self._clock = clock
@@ -128,6 +143,22 @@ class SubagentFiles:
         # When a conversation is resumed, the existing rows were emitted before.
         self._transcript_before = self._end_of_transcript()
         self._before = {path: end_of(path) for path in self._paths()}
+        self._output = output
+        self._note()
+
+    def _note(self) -> None:
+        if self._output is not None:
+            files = {str(path): place for path, place in self._before.items()}
+            places = SubagentPlaces(self._transcript_before, files, self._following)
+            self._output.remember("subagents", encode_line(places)[:-1])
+
+    def restore(self, places: SubagentPlaces) -> None:
+        """Continue where an earlier gateway was."""
+        self._transcript_before = places.transcript
+        self._before = {Path(path): place for path, place in places.files.items()}
+        for agent, call in places.following.items():
+            self._follow(agent, call)
+        self._note()
 
     def concerns(self, raw: bytes) -> bool:
         return any(hint in raw for hint in _HINTS)
@@ -210,6 +241,7 @@ class SubagentFiles:
     def _follow(self, agent: str, call: str) -> None:
         if not self._able.forwards_background and agent not in self._following:
             self._following[agent] = call
+            self._note()
             self._tasks.spawn(self._live(agent, call))
 
     async def _live(self, agent: str, call: str) -> None:

@@ -1,0 +1,64 @@
+"""The gateway's way to its keeper: it is found at the start, or started with the first process; one that has ended is
+replaced when the next process starts."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+from fairlead.keeper.client import Keeper, KeptProcess, ProcessSpec, connect, connect_or_start
+from fairlead.system.clock import Clock
+from fairlead.system.process_group import StopTimeouts
+
+logger = logging.getLogger("fairlead.keeper")
+
+
+class KeeperAccess:
+    """`orphan_s`: how long processes live without a gateway."""
+
+    def __init__(self, data: Path, clock: Clock, orphan_s: float) -> None:
+        self.orphan_s = orphan_s
+        self._data = data
+        self._clock = clock
+        self._keeper: Keeper | None = None
+        self._opening = asyncio.Lock()
+        self._unclaimed: dict[tuple[int, str], KeptProcess] = {}
+
+    async def find_running(self) -> None:
+        """Connect to the keeper of an earlier gateway, if there is one."""
+        try:
+            self._keeper = await connect(self._data, self._clock)
+        except OSError:
+            return
+        self._unclaimed = {(process.pid, process.started): process for process in self._keeper.found}
+
+    def find(self, pid: int, started: str) -> KeptProcess | None:
+        """A process that the keeper had at the start. The caller is now responsible for it."""
+        return self._unclaimed.pop((pid, started), None)
+
+    def unclaimed(self, kind: str) -> list[KeptProcess]:
+        """The processes of this kind that the keeper had at the start, and that no caller of `find` has taken."""
+        return [process for process in self._unclaimed.values() if process.tag.get("kind") == kind]
+
+    async def end_unclaimed(self) -> None:
+        """End the processes that nobody has taken: the gateway was killed before it had recorded them."""
+        unclaimed, self._unclaimed = self._unclaimed, {}
+        await asyncio.gather(*(self._end(process) for process in unclaimed.values()))
+
+    async def _end(self, process: KeptProcess) -> None:
+        logger.warning("a process that no session knows is ended", extra={"pid": process.pid, "tag": process.tag})
+        await process.end(StopTimeouts())
+        process.forget()
+
+    async def open(self) -> Keeper:
+        async with self._opening:
+            if self._keeper is None or self._keeper.lost.is_set():
+                self._keeper = await connect_or_start(self._data, self._clock)
+            return self._keeper
+
+    async def spawn(self, spec: ProcessSpec) -> KeptProcess:
+        return await (await self.open()).spawn(spec)
+
+    async def close(self) -> None:
+        """Leave the keeper. It ends if it holds nothing."""
+        if self._keeper is not None:
+            await self._keeper.close(quit=True)
