@@ -57,7 +57,8 @@ def _argument(param: Any) -> str:
 
 def _option(param: Any) -> str:
     value = "" if param.is_flag or not param.metavar else f" {_cell(param.metavar)}"
-    names = ", ".join(f"`{opt}{value}`" for opt in sorted(param.opts, key=len, reverse=True))
+    forms = [*sorted(param.opts, key=len, reverse=True), *param.secondary_opts]
+    names = ", ".join(f"`{opt}{value}`" for opt in forms)
     variable = f" Variable: `{param.envvar}`." if param.envvar else ""
     return f"| {names} | {_cell(param.help)}{variable} |"
 

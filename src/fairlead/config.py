@@ -146,6 +146,20 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Literal["follow", "kill"],
         _about("What to do with running agents of an earlier gateway: follow them to their end, or end them."),
     ] = "follow"
+    keeper: Annotated[
+        bool,
+        _about("Agents and terminals are held by a separate process and survive a restart of the gateway."),
+    ] = True
+    on_stop: Annotated[
+        Literal["detach", "end"],
+        _about(
+            "What a gateway that stops does with its agents and terminals: leave them to the keeper for the next "
+            "gateway, or end them. Without a keeper they are ended."
+        ),
+    ] = "detach"
+    orphan_minutes: Annotated[
+        float, _about("Agents and terminals that no gateway has held for this time are ended.", gt=0)
+    ] = 60.0
     sandbox: Annotated[
         Literal["auto", "require", "off"],
         _about(
@@ -235,6 +249,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 _HINTS = get_type_hints(Config, include_extras=True)
+_DEFAULTS = Config()
 
 
 class BadSetting(BadRequest, code="bad_setting"):
@@ -309,6 +324,11 @@ def describe(name: str) -> str:
 def type_of(name: str) -> Any:
     """Return the type of a setting, without its description and limits."""
     return get_args(_HINTS[name])[0]
+
+
+def default_of(name: str) -> Any:
+    """Return the value of a setting that no source sets."""
+    return getattr(_DEFAULTS, name)
 
 
 def _from_file(path: Path, *, must_exist: bool) -> dict[str, Any]:

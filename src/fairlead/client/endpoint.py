@@ -11,6 +11,7 @@ import msgspec
 from fairlead import config
 from fairlead.auth.origins import is_loopback
 from fairlead.client.errors import Denied, Unreachable, UsageError
+from fairlead.system.proctable import start_mark
 
 SERVER_FILE = "server.json"
 TOKEN_FILE = "admin-token"
@@ -33,10 +34,13 @@ Locate = Callable[[], GatewayEndpoint]
 
 
 class ServerFile(msgspec.Struct, frozen=True):
-    """The file that the server process writes into the data folder."""
+    """The file that the server process writes into the data folder. `started` is the start mark of the process
+    (`proctable.start_mark`). `alone`: the process is nothing but the gateway."""
 
     url: str
     pid: Annotated[int, msgspec.Meta(gt=0)]
+    started: str = ""
+    alone: bool = False
 
 
 class EndpointOptions(msgspec.Struct, frozen=True):
@@ -105,7 +109,15 @@ def read_server_file(folder: Path) -> ServerFile | None:
         server = msgspec.json.decode((folder / SERVER_FILE).read_bytes(), type=ServerFile)
     except (OSError, msgspec.DecodeError):
         return None
-    return server if _alive(server.pid) else None
+    return server if _alive(server.pid) and not _is_another(server) else None
+
+
+def _is_another(server: ServerFile) -> bool:
+    """Whether the process id belongs to another process by now, if that can be seen."""
+    if not server.started:
+        return False
+    mark = start_mark(server.pid)
+    return bool(mark) and mark != server.started
 
 
 def _alive(pid: int) -> bool:

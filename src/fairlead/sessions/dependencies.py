@@ -19,6 +19,7 @@ from fairlead.sessions.permissions import disk
 from fairlead.sessions.permissions.policy.call import Fences
 from fairlead.sessions.permissions.policy.paths import inside_any
 from fairlead.sessions.permissions.request_index import RequestIndex
+from fairlead.sessions.process.drain import DrainSwitch
 from fairlead.system.clock import Clock
 
 CHILDREN = "children"
@@ -87,6 +88,8 @@ class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):
     sight_lost: Callable[[Callable[[Identity], bool]], None] = lambda lost: None
     """Called when some identities may see less than before: their sockets are closed, so that they reconnect."""
     requests: RequestIndex = msgspec.field(default_factory=RequestIndex)
+    drain: DrainSwitch = msgspec.field(default_factory=DrainSwitch)
+    """Read by every session before it starts a turn."""
     on_read: Callable[[SessionId, Collection[Identity], int], None] = lambda session, who, turns: None
     """Called with the identities that were shown a session, and its number of finished turns. It returns at once."""
     limits: SessionLimits = SessionLimits()

@@ -82,6 +82,9 @@ class Registry:
     def loaded(self, session: SessionId) -> Session | None:
         return self._sessions.get(session)
 
+    def all_loaded(self) -> tuple[Session, ...]:
+        return tuple(self._sessions.values())
+
     async def log_position(self, session: SessionId) -> tuple[str, int]:
         found = self._sessions.get(session)
         if found is not None:

@@ -16,7 +16,7 @@ from fairlead.model import events as ev
 from fairlead.model.agents import Capability, LentProcess
 from fairlead.model.auth import Identity
 from fairlead.model.content import ImageBlock, MessageSource
-from fairlead.model.errors import AgentRefused, BadRequest, FairleadError, NotAllowed, TooMany
+from fairlead.model.errors import AgentRefused, BadRequest, Busy, FairleadError, NotAllowed, TooMany
 from fairlead.model.ids import MessageId, event_id
 from fairlead.model.policy import Behavior
 from fairlead.model.scopes import check_difference
@@ -26,6 +26,7 @@ from fairlead.sessions.fanout.session_changes import changes_of
 from fairlead.sessions.permissions.policy.modes import ModePolicy
 from fairlead.sessions.permissions.requests import PermissionRequests
 from fairlead.sessions.process.delivery import DeliveryWaiters, TurnWaiters
+from fairlead.sessions.process.drain import DRAINING
 from fairlead.sessions.process.handover import Handovers
 from fairlead.sessions.process.supervisor import AgentSupervisor
 
@@ -208,9 +209,16 @@ class Session:
     async def _send(self, command: cmd.Send, by: str, source: MessageSource | None) -> cmd.Reply:
         core = self.core
         message = command.message or MessageId(core.services.new_uuid())
+        draining = core.services.drain.on
+        if draining and not command.wait:
+            raise Busy("The gateway is draining and starts no turns: send the message when it is back.")
         async with core.client_transaction() as transition:
             entry = transition.add(decide.send(core.state, command, by, message, source))
-            reply = cmd.Reply(session=core.session, seq=entry.seq, message=message)
+            if draining:
+                notice = event_id(message, "notice", "draining")
+                transition.add(ev.Notice(id=notice, kind="draining", text=DRAINING, turn=core.state.turn))
+            data = {"draining": True} if draining else None
+            reply = cmd.Reply(session=core.session, seq=entry.seq, message=message, data=data)
             transition.save_replies(command, reply)
         return reply
 

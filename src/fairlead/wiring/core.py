@@ -1,5 +1,6 @@
 """The session core and the parts that it notifies, which know each other."""
 
+import logging
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,6 +34,8 @@ from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import Clock
 from fairlead.wiring.agents import agents_by_memory, own_files, restore_session_agent, session_agent_env
 from fairlead.wiring.settings import rules_of
+
+log = logging.getLogger("fairlead")
 
 
 class Core:
@@ -141,3 +144,15 @@ def _describe_session(store: SqliteStore) -> Callable[[SessionId], Awaitable[tup
         return summary.title, tuple(filter(None, (summary.owner, *summary.shared)))
 
     return describe
+
+
+async def warn_about_shared_sessions(store: SqliteStore) -> None:
+    """Warn once, after a migration of the data folder to sessions that belong to users."""
+    sessions = await store.documents.get("notes", "sessions-shared")
+    if sessions is not None:
+        log.warning(
+            "Sessions belong to the users who made them from now on. The %d sessions that were here before are shared"
+            " with everybody; fairlead share SESSION --everybody --remove takes one back.",
+            sessions,
+        )
+        await store.documents.delete("notes", "sessions-shared")

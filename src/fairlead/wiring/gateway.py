@@ -28,6 +28,7 @@ from fairlead.server.runner import ServerRunner
 from fairlead.server.shares import CredentialShares
 from fairlead.server.webui import WebUi
 from fairlead.sessions.dependencies import McpServerSettings
+from fairlead.sessions.process.operation import GatewayOperation
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
@@ -39,7 +40,7 @@ from fairlead.uploads.service import FOLDER as UPLOADS
 from fairlead.uploads.service import Uploads
 from fairlead.wiring import agents, settings
 from fairlead.wiring.agents import ChosenSandbox
-from fairlead.wiring.core import Core
+from fairlead.wiring.core import Core, warn_about_shared_sessions
 from fairlead.wiring.info import GatewayInfo, write_server_file
 from fairlead.wiring.network import Network, open_network
 from fairlead.wiring.services import JoinedServices, service_context
@@ -76,7 +77,7 @@ class RunningGateway:
             await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
                 # Not earlier: a client that reads the address must be able to connect.
-                stack.callback(write_server_file(Path(running.data), running.urls[0]))
+                stack.callback(write_server_file(Path(running.data), running.urls[0], alone=signals))
                 announce(running)
             ready.cancel()
             await serving
@@ -101,6 +102,12 @@ class RunningGateway:
         sandbox = await self._choose_sandbox()
         core, context, kinds, agent = await self._build_core(stack, protocols, network, store, credentials, sandbox)
         self.core = core
+        self.operation = GatewayOperation(
+            core.registry,
+            stop=self.stop,
+            terminals=lambda: len(context.get(TerminalRegistry).names()),
+            detaches=False,
+        )
         services = JoinedServices(context)
         services.stop_with(stack, core.registry.stop)
         webui = WebUi()
@@ -115,6 +122,7 @@ class RunningGateway:
             {
                 **cleanup.with_cleanup(CredentialActions(credentials, page).handlers()),
                 **services.handlers(),
+                **self.operation.handlers(),
                 **page_handlers(context.get(PluginManager)),
                 **webui.handlers(),
             }
@@ -138,7 +146,7 @@ class RunningGateway:
         self._runner = ServerRunner(App(parts), network.binding, network.sockets, self._clock, limits, behind)
         await core.registry.start(kill_children=config.on_restart == "kill")
         await cleanup.start()
-        await _warn_about_shared_sessions(store)
+        await warn_about_shared_sessions(store)
         await services.start()
         return GatewayInfo(
             url=config.public_url or self._runner.urls[0],
@@ -206,18 +214,6 @@ def _identity_of(folder: Path) -> str:
     started it."""
     found = folder.stat()
     return f"{found.st_dev}:{found.st_ino}"
-
-
-async def _warn_about_shared_sessions(store: SqliteStore) -> None:
-    """Warn once, after a migration of the data folder to sessions that belong to users."""
-    sessions = await store.documents.get("notes", "sessions-shared")
-    if sessions is not None:
-        log.warning(
-            "Sessions belong to the users who made them from now on. The %d sessions that were here before are shared"
-            " with everybody; fairlead share SESSION --everybody --remove takes one back.",
-            sessions,
-        )
-        await store.documents.delete("notes", "sessions-shared")
 
 
 @contextlib.asynccontextmanager

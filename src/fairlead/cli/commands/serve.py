@@ -31,6 +31,8 @@ OPTIONS: Final = {
     "claude_home": ("DIR", "HOME of the agents' processes (yours)."),
     "max_agents": ("N", "Maximum number of agent processes (by free memory)."),
     "on_restart": ("", "What to do with agents of an earlier gateway (follow)."),
+    "keeper": ("", "Hold agents and terminals in a separate process, so that they survive a restart (on)."),
+    "on_stop": ("", "What to do with agents and terminals when the gateway stops (detach)."),
     "sandbox": ("", "Hide the gateway from the programs that it runs, with bubblewrap (auto)."),
     "durability": ("", "What an acknowledged event survives (process)."),
     "tls_cert": ("FILE", "Certificate: serve over TLS."),
@@ -49,7 +51,9 @@ OPTIONS: Final = {
 def _option(name: str) -> inspect.Parameter:
     metavar, about = OPTIONS[name]
     kind: Any = settings.type_of(name)
-    flag = f"--{name.replace('_', '-')}"
+    word = name.replace("_", "-")
+    # A setting that is on by default needs an option that turns it off.
+    flag = f"--{word}/--no-{word}" if settings.default_of(name) is True else f"--{word}"
     if get_origin(kind) is Literal:
         metavar = "|".join(get_args(kind))
     elif get_origin(kind) in (tuple, dict):

@@ -27,7 +27,9 @@ from fairlead.model.views import Made, MemoryReducer, NewRow
 VIEW: Final = "happy.2"
 """Increment the number when the same log would give different rows."""
 
-SERVICE_NOTICES: Final = frozenset({"local_command", "command", "unresolved", "link.gap", "link.back", "mode.ignored"})
+SERVICE_NOTICES: Final = frozenset(
+    {"local_command", "command", "unresolved", "link.gap", "link.back", "mode.ignored", "draining"}
+)
 """Notices emitted as `service`: commands that a person typed outside the conversation, and messages of the gateway.
 The agent's other system records give no envelope."""
 

@@ -6,6 +6,7 @@ from fairlead.clients.native import (
     admin,
     insight,
     notices,
+    operation,
     overview,
     plugins,
     sessions,
@@ -41,6 +42,7 @@ _MODULES: Final = (
     shells,
     notices,
     insight,
+    operation,
 )
 ROUTES: Final = (*(route for module in _MODULES for route in module.routes), *routes)
 

@@ -26,6 +26,19 @@ CUT_OFF_S = 5.0
 """Time that an interrupted agent has to end its turn itself; then its process is stopped, and the turn with it."""
 
 
+def describe_work(core: SessionCore) -> tuple[str, ...]:
+    """Descriptions of what the session's agent works on or waits for; empty if it is idle."""
+    state, interpreter = core.state, core.interpreter
+    found: list[str] = []
+    if interpreter.turn is not None:
+        found.append("a running turn")
+    if state.pending:
+        found.append(f"a request that waits for an answer ({', '.join(item.tool for item in state.pending)})")
+    if interpreter.background_work:
+        found.append(f"background work ({', '.join(interpreter.background_work)})")
+    return tuple(found)
+
+
 class Handovers:
     """The hand-overs of one session. Implements the supervisor's `PendingTask`."""
 
@@ -93,19 +106,12 @@ class Handovers:
 
     def waits_for(self, when: str) -> tuple[str, ...]:
         """Descriptions of the work that a hand-over waits for; empty if it can be done at once."""
-        state, interpreter = self._core.state, self._core.interpreter
         found: list[str] = []
+        if self._core.services.drain.on:
+            found.append("the gateway, which is draining")
         if self._supervisor.following:
             found.append("an agent of an earlier gateway, or a file, that is still read")
-        if when == "now":
-            return tuple(found)
-        if interpreter.turn is not None:
-            found.append("a running turn")
-        if state.pending:
-            found.append(f"a request that waits for an answer ({', '.join(item.tool for item in state.pending)})")
-        if interpreter.background_work:
-            found.append(f"background work ({', '.join(interpreter.background_work)})")
-        return tuple(found)
+        return tuple(found) if when == "now" else (*found, *describe_work(self._core))
 
     def _reply(self, state: str, link: cmd.Link, seq: int = 0, waits_for: tuple[str, ...] = ()) -> cmd.Reply:
         data: dict[str, Any] = {"state": state, "link": link}

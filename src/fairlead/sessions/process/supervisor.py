@@ -98,11 +98,17 @@ class AgentSupervisor:
         interpreter = self.core.interpreter
         return interpreter.turn is not None or bool(interpreter.background_work or self.core.state.pending)
 
+    @property
+    def is_dispatching(self) -> bool:
+        """Whether the next task has begun: the turn of its message may not be open yet."""
+        return self._dispatching is not None and not self._dispatching.done()
+
     def schedule_next(self) -> None:
-        """Start the next task: a pending task that is due, else the next queued message if the agent is free for it."""
-        if self._closing or not (self._task_due or self._sendable):
+        """Start the next task: a pending task that is due, else the next queued message if the agent is free for it.
+        While the gateway drains, both wait."""
+        if self._closing or self.core.services.drain.on or not (self._task_due or self._sendable):
             return
-        if self._dispatching is None or self._dispatching.done():
+        if not self.is_dispatching:
             self._dispatching = asyncio.get_running_loop().create_task(self._next())
             self._dispatching.add_done_callback(self._dispatched)
 
