@@ -15,6 +15,7 @@ from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.keyfile import URLS, KeyFile
 from fairlead.config import Config, default_file
+from fairlead.keeper.access import KeeperAccess
 from fairlead.model.agents import AgentInfo
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.plugins.manager import PluginManager
@@ -65,6 +66,7 @@ class RunningGateway:
         self._file = file or default_file(env)
         self._mcp = dict(mcp or {})
         self._clock = SystemClock()
+        self._keeper: KeeperAccess | None = None
 
     async def serve(
         self, announce: Callable[[GatewayInfo], None] = lambda running: None, *, signals: bool = True
@@ -86,7 +88,8 @@ class RunningGateway:
         self._runner.stop()
 
     async def _start(self, stack: contextlib.AsyncExitStack, *, alone: bool) -> GatewayInfo:
-        """Start all parts. `alone`: the process belongs to the gateway, with its log and limit of open files."""
+        """Start all parts. `alone`: the process belongs to the gateway, with its log, its limit of open files and its
+        keeper. A gateway inside another program runs its agents itself."""
         config, data = self.config, Path(self.config.data)
         redactor = configure_logging(config.log_format, config.log_level.upper()) if alone else Redactor()
         limits = settings.server_limits(config, descriptors.raise_limit() if alone else descriptors.limit())
@@ -99,6 +102,10 @@ class RunningGateway:
         stack.push_async_callback(credentials.close)
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
         redactor.hide(token)
+        if alone and config.keeper:
+            self._keeper = KeeperAccess(data, self._clock, config.orphan_minutes * 60)
+            stack.push_async_callback(self._keeper.close)
+            await self._keeper.find_running()
         sandbox = await self._choose_sandbox()
         core, context, kinds, agent = await self._build_core(stack, protocols, network, store, credentials, sandbox)
         self.core = core
@@ -106,10 +113,10 @@ class RunningGateway:
             core.registry,
             stop=self.stop,
             terminals=lambda: len(context.get(TerminalRegistry).names()),
-            detaches=False,
+            detaches=self._keeper is not None and config.on_stop == "detach",
         )
         services = JoinedServices(context)
-        services.stop_with(stack, core.registry.stop)
+        services.stop_with(stack, lambda: core.registry.stop(detach=self.operation.detaches))
         webui = WebUi()
         cleanup = RemovalCleanup(
             store.documents,
@@ -145,6 +152,8 @@ class RunningGateway:
         behind = [(door, door.app(parts)) for door in network.doors]
         self._runner = ServerRunner(App(parts), network.binding, network.sockets, self._clock, limits, behind)
         await core.registry.start(kill_children=config.on_restart == "kill")
+        if self._keeper is not None:
+            await self._keeper.end_unclaimed()
         await cleanup.start()
         await warn_about_shared_sessions(store)
         await services.start()
@@ -182,7 +191,9 @@ class RunningGateway:
         confined = agents.agents_sandbox(config, env, sandbox.sandbox)
         terminals = TerminalRegistry(clock, config.max_terminals, agents=confined, people=sandbox.sandbox)
         stack.push_async_callback(terminals.close)
-        kinds = agents.agent_kinds(config, env, clock, credentials.agents, network.address, terminals, confined)
+        kinds = agents.agent_kinds(
+            config, env, clock, credentials.agents, network.address, terminals, confined, self._keeper
+        )
         agent = await agents.choose_agent(config, kinds)
         owner = _identity_of(data)
         closed = (data, settings.plugins_folder(config), *settings.settings_places(self._file, env))
