@@ -26,12 +26,13 @@ from fairlead.model.agents import (
     PermissionRequest,
     ProcessInfo,
     Record,
+    StoredOutput,
     ToolCheck,
 )
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Command, Create, Reply, Send, Settings
 from fairlead.model.content import Content, TextBlock, to_wire
-from fairlead.model.errors import AgentNotRunning
+from fairlead.model.errors import AgentNotRunning, NotFound
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId
 from fairlead.model.policy import Verdict
 from fairlead.model.views import Projection
@@ -64,10 +65,12 @@ class FakeAgent:
         self.answers: list[tuple[str, Decision]] = []
         self.controls: list[tuple[str, dict[str, Any]]] = []
         self.requests: list[tuple[str, Any]] = []
+        self.interrupt_keys: list[str] = []
         self.control_answer: Any = {}
         self.gone = False
         self.attended = False
         self.lent = False
+        self.kept = False
         self.released = False
         self.stopping = asyncio.Event()
         self.stop_when = asyncio.Event()
@@ -82,9 +85,10 @@ class FakeAgent:
         self.written.append(record)
         self._prompted.set()
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, key: str = "") -> None:
         self._alive()
         self.requests.append(("interrupt", None))
+        self.interrupt_keys.append(key)
 
     async def control(self, subtype: str, fields: Mapping[str, Any], timeout: float | None = None) -> Any:
         self._alive()
@@ -253,6 +257,10 @@ class FakeKind:
         self.failures: list[Exception] = []
         self.followed: list[tuple[ProcessInfo, MessageId | None]] = []
         self.ended: list[ProcessInfo] = []
+        self.keeps = False
+        """Whether its processes are at a keeper: `at_keeper` has those that a restarted gateway finds."""
+        self.at_keeper: dict[int, FakeAgent] = {}
+        self.adopted: list[tuple[ProcessInfo, StoredOutput]] = []
         self.forgotten: list[str] = []
         self.transcript: list[bytes] = []
         self.follow_until = asyncio.Event()
@@ -287,7 +295,12 @@ class FakeKind:
             agent=self.name,
             agent_session=launch.session,
             cwd=launch.cwd,
+            kept=self.keeps,
+            launch=launch if self.keeps else None,
         )
+        agent.kept = self.keeps
+        if self.keeps:
+            self.at_keeper[agent.pid] = agent
         await sink.started(child)
         self.agents.append(agent)
         self._launched.set()
@@ -313,6 +326,17 @@ class FakeKind:
             await sink.records([Record(raw, "transcript") for raw in self.transcript])
         await self.follow_until.wait()
         await sink.exited(Exit())
+
+    async def adopt(self, child: ProcessInfo, sink: AgentSink, stored: StoredOutput) -> FakeAgent:
+        self.adopted.append((child, stored))
+        agent = self.at_keeper.pop(child.pid, None)
+        if agent is None or child.launch is None:
+            raise NotFound("process", str(child.pid))
+        again = FakeAgent(child.launch, sink, child.pid)
+        again.kept = True
+        self.agents.append(again)
+        self._launched.set()
+        return again
 
     async def end(self, child: ProcessInfo) -> None:
         self.ended.append(child)

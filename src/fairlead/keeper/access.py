@@ -3,6 +3,7 @@ replaced when the next process starts."""
 
 import asyncio
 import logging
+from collections.abc import Collection
 from pathlib import Path
 
 from fairlead.keeper.client import Keeper, KeptProcess, ProcessSpec, connect, connect_or_start
@@ -21,7 +22,7 @@ class KeeperAccess:
         self._clock = clock
         self._keeper: Keeper | None = None
         self._opening = asyncio.Lock()
-        self._unclaimed: dict[tuple[int, str], KeptProcess] = {}
+        self._found: dict[tuple[int, str], KeptProcess] = {}
 
     async def find_running(self) -> None:
         """Connect to the keeper of an earlier gateway, if there is one."""
@@ -29,24 +30,21 @@ class KeeperAccess:
             self._keeper = await connect(self._data, self._clock)
         except OSError:
             return
-        self._unclaimed = {(process.pid, process.started): process for process in self._keeper.found}
+        self._found = {(process.pid, process.started): process for process in self._keeper.found}
 
     def find(self, pid: int, started: str) -> KeptProcess | None:
         """A process that the keeper had at the start. The caller is now responsible for it."""
-        return self._unclaimed.pop((pid, started), None)
+        return self._found.pop((pid, started), None)
 
-    def unclaimed(self, kind: str) -> list[KeptProcess]:
-        """The processes of this kind that the keeper had at the start, and that no caller of `find` has taken."""
-        return [process for process in self._unclaimed.values() if process.tag.get("kind") == kind]
-
-    async def end_unclaimed(self) -> None:
-        """End the processes that nobody has taken: the gateway was killed before it had recorded them."""
-        unclaimed, self._unclaimed = self._unclaimed, {}
-        await asyncio.gather(*(self._end(process) for process in unclaimed.values()))
+    async def end_unknown(self, kind: str, known: Collection[tuple[int, str]]) -> None:
+        """End the processes of this kind that are not among the `known` pids with start marks: the gateway was killed
+        before it had recorded them, so they have got no input."""
+        unknown = [key for key, process in self._found.items() if process.tag.get("kind") == kind and key not in known]
+        await asyncio.gather(*(self._end(self._found.pop(key)) for key in unknown))
 
     async def _end(self, process: KeptProcess) -> None:
         logger.warning("a process that no session knows is ended", extra={"pid": process.pid, "tag": process.tag})
-        await process.end(StopTimeouts())
+        await process.end(StopTimeouts(close=0, terminate=0))
         process.forget()
 
     async def open(self) -> Keeper:

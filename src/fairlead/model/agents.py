@@ -150,7 +150,8 @@ def decision_of(resolved: PermissionResolved) -> Decision:
 
 def verdict_of(resolved: PermissionResolved) -> Verdict:
     """The policy's verdict that was logged for a checked call."""
-    return Verdict(Behavior(resolved.behavior), resolved.message, resolved.rule or None, resolved.how)
+    by = "default" if resolved.how == "person" else resolved.how
+    return Verdict(Behavior(resolved.behavior), resolved.message, resolved.rule or None, by)
 
 
 def hook_request(call: CallId) -> RequestId:
@@ -167,8 +168,8 @@ class Exit(msgspec.Struct, frozen=True):
 
 
 class OutputPosition(msgspec.Struct, frozen=True):
-    """How much of the output of a process at the keeper is stored; `offset` is the end of a line. `recall`: lines before
-    it that the driver needs again after a restart of the gateway, such as open requests; None if they have not
+    """How much of the output of a process at the keeper is stored; `offset` is the end of a line. `recall`: lines
+    before it that the driver needs again after a restart of the gateway, such as open requests; None if they have not
     changed."""
 
     offset: int

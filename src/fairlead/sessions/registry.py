@@ -184,8 +184,8 @@ class Registry:
     # --- start and end of the gateway ----------------------------------------------------------------
 
     async def start(self, *, kill_children: bool) -> None:
-        """Recover the work of an earlier gateway: adopt its kept processes, follow the others, close its turns, continue
-        its queues."""
+        """Recover the work of an earlier gateway: adopt its kept processes, follow the others, close its turns,
+        continue its queues."""
         followed = set()
         for child in await self.services.children():
             followed.add(child.session)

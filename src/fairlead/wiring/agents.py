@@ -130,9 +130,7 @@ def session_agent_env(
     return env
 
 
-def restore_session_agent(
-    config: Config, tokens: SessionAgentTokens
-) -> Callable[[SessionId, str, str], None]:
+def restore_session_agent(config: Config, tokens: SessionAgentTokens) -> Callable[[SessionId, str, str], None]:
     """Return the function that gives an agent of an earlier gateway its access back."""
 
     def restore(session: SessionId, owner: str, saved: str) -> None:

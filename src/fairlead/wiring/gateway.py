@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.agents.context import WiredKind
+from fairlead.agents.links.kept import AGENT
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
@@ -151,9 +152,10 @@ class RunningGateway:
         )
         behind = [(door, door.app(parts)) for door in network.doors]
         self._runner = ServerRunner(App(parts), network.binding, network.sockets, self._clock, limits, behind)
-        await core.registry.start(kill_children=config.on_restart == "kill")
         if self._keeper is not None:
-            await self._keeper.end_unclaimed()
+            known = {(child.pid, child.started) for child in await core.dependencies.children()}
+            await self._keeper.end_unknown(AGENT, known)
+        await core.registry.start(kill_children=config.on_restart == "kill")
         await cleanup.start()
         await warn_about_shared_sessions(store)
         await services.start()

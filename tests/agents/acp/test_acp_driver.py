@@ -35,7 +35,7 @@ class AcpDriverHarness:
         self.link = FakeLink()
         self.sink = MemorySink()
         self.clock = ManualClock()
-        self.agent = AcpAgent(self.link, self.sink, self.clock, "some-agent", None)
+        self.agent = AcpAgent(self.link, self.sink, self.clock, "some-agent", None, "process-1")
         self.answers: dict[str, Any] = {wire.INITIALIZE: READY, wire.NEW: {"sessionId": "s1"}}
         self.link.on_send = self._answer
 

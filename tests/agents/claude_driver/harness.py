@@ -7,7 +7,18 @@ from typing import Any
 import msgspec
 
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
-from fairlead.model.agents import Decision, Exit, Launch, PermissionRequest, ProcessInfo, Record, ToolCheck
+from fairlead.agents.links.kept_output import KeptOutput
+from fairlead.model.agents import (
+    Decision,
+    Exit,
+    Launch,
+    OutputPosition,
+    PermissionRequest,
+    ProcessInfo,
+    Record,
+    RequestState,
+    ToolCheck,
+)
 from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentNotRunning
 from fairlead.model.ids import RequestId, SessionId
@@ -33,6 +44,8 @@ class FakeLink:
     def pid(self) -> int:
         return 4711
 
+    output: KeptOutput | None = None
+
     @property
     def running(self) -> bool:
         return self._running
@@ -41,7 +54,7 @@ class FakeLink:
         while (data := await self._output.get()) is not None:
             await take(data)
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, data: bytes, key: str = "") -> None:
         if not self._running:
             raise AgentNotRunning("The agent reads no more.")
         assert data.endswith(b"\n") and data.count(b"\n") == 1, data
@@ -120,6 +133,7 @@ class MemorySink:
         self.story: list[tuple[str, Any]] = []
         self.verdict: Verdict | Exception = Verdict(Behavior.ASK, "ask")
         self.mcp_answer: Mapping[str, Any] | Exception | None = None
+        self.request_states: dict[str, RequestState] = {}
         self.gate: asyncio.Event | None = None
         self._news = asyncio.Event()
 
@@ -147,9 +161,11 @@ class MemorySink:
     async def started(self, child: ProcessInfo) -> None:
         self._note("started", child)
 
-    async def records(self, batch: Sequence[Record]) -> None:
+    async def records(self, batch: Sequence[Record], position: OutputPosition | None = None) -> None:
         for record in batch:
             self._note("record", record)
+        if position is not None:
+            self._note("position", position)
         if self.gate is not None:
             await self.gate.wait()
 
@@ -177,6 +193,12 @@ class MemorySink:
         if isinstance(self.mcp_answer, Exception):
             raise self.mcp_answer
         return self.mcp_answer
+
+    async def request_state(self, request: RequestId) -> RequestState:
+        return self.request_states.get(request, "unknown")
+
+    async def keeper_lost(self) -> None:
+        self._note("keeper lost", None)
 
     async def exited(self, exit: Exit) -> None:
         self._note("exited", exit)

@@ -18,7 +18,7 @@ from agents.claude_driver.standin_kind import StandinKind
 from fairlead.agents.claude.kind import ClaudeKind
 from fairlead.agents.claude.settings import ClaudeSettings
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
-from fairlead.model.agents import AgentKind, Decision, Launch, ProcessInfo, Record
+from fairlead.model.agents import AgentKind, Decision, Launch, OutputPosition, ProcessInfo, Record
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadMode, BadRequest, HistoryMissing
@@ -342,7 +342,7 @@ class SlowSink(MemorySink):
         self.bytes = 0
         self.largest = 0
 
-    async def records(self, batch: Sequence[Record]) -> None:
+    async def records(self, batch: Sequence[Record], position: OutputPosition | None = None) -> None:
         size = sum(len(record.raw) for record in batch)
         self.bytes += size
         self.largest = max(self.largest, size)

@@ -13,7 +13,7 @@ from fairlead.agents.demo.driver import DemoProcess
 from fairlead.agents.demo.interpreter import DemoInterpreter
 from fairlead.agents.demo.kind import create_kinds
 from fairlead.model import events as ev
-from fairlead.model.agents import Decision, Launch, PermissionRequest, Record
+from fairlead.model.agents import Decision, Launch, OutputPosition, PermissionRequest, Record
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock
 from fairlead.model.ids import MessageId, SessionId
@@ -34,10 +34,10 @@ class DemoSink(MemorySink):
         self.agent: DemoProcess | None = None
         self.decision: Decision | None = Decision("allow")
 
-    async def records(self, batch: Sequence[Record]) -> None:
+    async def records(self, batch: Sequence[Record], position: OutputPosition | None = None) -> None:
         for record in batch:
             self.take(record)
-        await super().records(batch)
+        await super().records(batch, position)
 
     def take(self, record: Record) -> None:
         for event in self.interpreter.step(record).events:

@@ -49,7 +49,7 @@ async def adopt(supervisor: AgentSupervisor, child: ProcessInfo) -> None:
 
 async def _repeat_input(supervisor: AgentSupervisor, agent: Agent) -> None:
     core = supervisor.core
-    kinds = ("agent.started", "user.message", "interrupt.asked", "turn.ended")
+    kinds = ("agent.started", "turn.started", "user.message", "interrupt.asked", "turn.ended")
     page = await core.log.store.tail(core.session, None, RECENT, kinds)
     prompts: list[Entry] = []
     interrupt = ""
@@ -57,7 +57,8 @@ async def _repeat_input(supervisor: AgentSupervisor, agent: Agent) -> None:
         match ev.decode(entry.event):
             case ev.AgentStarted() | ev.TurnEnded():
                 prompts, interrupt = [], ""
-            case ev.UserMessage() if entry.origin == "gateway" and entry.raw is not None:
+            case ev.TurnStarted() | ev.UserMessage() if entry.origin == "gateway" and entry.raw is not None:
+                # The prompt is stored with the first of its events.
                 prompts.append(entry)
             case ev.InterruptRequested():
                 interrupt = interrupt_key(entry.seq)

@@ -111,7 +111,8 @@ class AgentConnection(AgentSink):
             event = ev.decode(entry.event)
             if isinstance(event, ev.PermissionResolved):
                 self._resolved[event.request] = event
-        offset, recall = 0, ()
+        offset = 0
+        recall: tuple[bytes, ...] = ()
         if (saved := await store.checkpoint(session, OUTPUT)) is not None:
             place = msgspec.msgpack.decode(saved.data, type=_SavedOffset)
             offset = place.offset if place.process == self.child else 0

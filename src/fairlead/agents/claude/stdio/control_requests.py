@@ -85,8 +85,9 @@ class ControlRequestHandler:
         observes: bool = False,
         output: KeptOutput | None = None,
     ) -> None:
-        """`output`: where open requests are noted for a restarted gateway. `observes`: the CLI has a caller of its own, which decides. The policy denies what a rule or the fence
-        denies, and nothing else; requests wait for a person, here or at the caller."""
+        """`observes`: the CLI has a caller of its own, which decides. The policy denies what a rule or the fence
+        denies, and nothing else; requests wait for a person, here or at the caller. `output`: where open requests are
+        noted for a restarted gateway."""
         self._sink = sink
         self._send = send
         self._deliver = deliver

@@ -290,9 +290,7 @@ class ClaudeAgent(ClaudeDriver):
     def needs_restart(self, old: Settings, new: Settings) -> bool:
         return needs_restart(old, new, self._version)
 
-    async def _ask(
-        self, subtype: str, fields: Mapping[str, Any], timeout: float | None, request_id: str = ""
-    ) -> Any:
+    async def _ask(self, subtype: str, fields: Mapping[str, Any], timeout: float | None, request_id: str = "") -> Any:
         request_id = request_id or str(uuid.uuid4())
         seconds = default_timeout(subtype) if timeout is None else timeout
         answered = self._pending.add(request_id, subtype)

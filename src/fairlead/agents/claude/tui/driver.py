@@ -323,7 +323,7 @@ class ClaudeTerminal(ClaudeDriver):
             await self._mark(TerminalMarker(what="untyped", message=prompt.uuid, text=str(error)))
         self._stirred.set()
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, key: str = "") -> None:
         if not self.terminal.running:
             raise AgentNotRunning("The agent has exited.")
         self._interrupted = True

@@ -291,7 +291,10 @@ def _pattern(group: Sequence[WordPart]) -> re.Pattern[str]:
         elif piece.sign and piece.text == "?":
             out.append(".")
         elif piece.sign and piece.text in "^#~":
-            # An extended pattern of zsh, if that option is on: match every name with this beginning.
+            # An extended pattern of zsh, if that option is on: match every name with this beginning. A repeated dot
+            # at the start also matches hidden names.
+            if piece.text == "#" and len(out) == 1 and out[0].startswith("\\."):
+                return re.compile(r"\.*.*", re.DOTALL)
             if piece.text == "#":
                 del out[-1:]
             return re.compile("".join(out) + ".*", re.DOTALL)
