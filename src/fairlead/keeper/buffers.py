@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from fairlead.keeper.frames import BadFrame
+from fairlead.keeper.frames import MalformedFrame
 
 UNATTENDED: Final = 8 << 20
 """Bytes of output that wait for a reader; beyond it the process waits in its own `write`."""
@@ -63,7 +63,7 @@ class OutputBuffer:
 
     def ack(self, offset: int) -> None:
         if offset > self.end:
-            raise BadFrame(f"an acknowledgement of {offset}, but the output ends at {self.end}")
+            raise MalformedFrame(f"an acknowledgement of {offset}, but the output ends at {self.end}")
         if offset <= self.base:
             return
         del self._data[: offset - self.base]
@@ -122,7 +122,7 @@ class InputQueue:
         if self.has_key(key):
             return True
         if self._size + len(data) > MAX_WAITING:
-            raise BadFrame("too much input for a process that does not read it")
+            raise MalformedFrame("too much input for a process that does not read it")
         if key:
             self._keys[key] = None
             if len(self._keys) > KEYS:

@@ -35,7 +35,7 @@ _IUTF8 = 0x4000
 """The terminal's line editor erases whole characters; without a name in Python 3.11."""
 
 
-class Events(Protocol):
+class ChildEvents(Protocol):
     """The keeper, as its children see it."""
 
     def has_output(self, number: int, data: bytes) -> None: ...
@@ -60,7 +60,7 @@ class _Started(NamedTuple):
 class Child:
     """One running child."""
 
-    def __init__(self, number: int, started: _Started, events: Events) -> None:
+    def __init__(self, number: int, started: _Started, events: ChildEvents) -> None:
         self.number = number
         self.pid = started.popen.pid
         # It is not reaped yet, so the pid is still its own; the mark is empty only if it is dead already.
@@ -194,7 +194,7 @@ class Child:
 
 
 def _read(fd: int) -> bytes | None:
-    """Return the next output, empty at its end; None if there is none now."""
+    """Return the next output, empty at its end; None if it has to be awaited."""
     try:
         return os.read(fd, _READ)
     except BlockingIOError:
@@ -211,7 +211,7 @@ def _drain(fd: int) -> Iterator[bytes]:
         yield data
 
 
-async def start(number: int, command: Command, events: Events) -> Child:
+async def start(number: int, command: Command, events: ChildEvents) -> Child:
     """Start a program. Raises OSError if it cannot be started, and ValueError if the command cannot be used; then
     nothing is left behind."""
     started = _start_on_pipes(command) if command.size is None else _start_on_pty(command, command.size)

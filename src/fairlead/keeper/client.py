@@ -1,4 +1,4 @@
-"""The gateway's side of the keeper: the connection, and the start of the keeper if there is none.
+"""The gateway's side of the keeper: the connection, and the start of a keeper.
 
 The gateway decides what is started and wraps it in its sandbox; the keeper starts it and holds its pipes. One gateway
 is connected at a time: another one that connects ends this connection.
@@ -20,7 +20,7 @@ import msgspec
 from fairlead.keeper import address
 from fairlead.keeper import messages as say
 from fairlead.keeper.children import INFO, PIPES, STATUS
-from fairlead.keeper.frames import BadFrame, FrameDecoder
+from fairlead.keeper.frames import FrameDecoder, MalformedFrame
 from fairlead.keeper.kept_process import KeeperLost, KeptProcess
 from fairlead.system.clock import Clock, within
 from fairlead.system.descriptors import child_limits, launcher
@@ -178,7 +178,7 @@ class _Wire(asyncio.Protocol):
                 self.keeper.receive(message)
                 if isinstance(message, say.Listed) and not self.listed.done():
                     self.listed.set_result(None)
-        except BadFrame as error:
+        except MalformedFrame as error:
             _log.error("the keeper sent %s", error)
             self.abort()
 
@@ -203,7 +203,7 @@ async def connect(data: Path, clock: Clock) -> Keeper:
 
 
 async def connect_or_start(data: Path, clock: Clock) -> Keeper:
-    """Connect to the keeper of a data folder; start one if there is none. Raises OSError."""
+    """Connect to the keeper of a data folder, or start one. Raises OSError."""
     for _ in range(_ATTEMPTS):
         # A keeper that had nothing to do may end between our connection and its answer.
         with contextlib.suppress(FileNotFoundError, ConnectionError):

@@ -21,7 +21,7 @@ from typing import assert_never
 from fairlead.keeper import address, children
 from fairlead.keeper import effects as do
 from fairlead.keeper.children import Child
-from fairlead.keeper.frames import BadFrame, FrameDecoder
+from fairlead.keeper.frames import FrameDecoder, MalformedFrame
 from fairlead.keeper.log import KeeperLog
 from fairlead.keeper.state import KeeperState
 from fairlead.system.clock import Clock, SystemClock, Timer
@@ -30,7 +30,7 @@ _QUEUE = 1 << 20
 """Bytes that may wait in a connection before its gateway counts as slow."""
 
 
-class Connection(asyncio.Protocol):
+class GatewayConnection(asyncio.Protocol):
     """One connection, of a gateway or of a program that looks whether a keeper answers."""
 
     def __init__(self, daemon: "Daemon", number: int) -> None:
@@ -55,11 +55,11 @@ class Connection(asyncio.Protocol):
                 if self.is_closed:
                     return
                 self._daemon.perform(self._daemon.state.received(self._number, frame))
-        except BadFrame as error:
+        except MalformedFrame as error:
             self._daemon.perform(self._daemon.state.bad_frame(self._number, error))
         except Exception as error:  # a mistake of ours must not end the processes
             self._daemon.log.write(traceback.format_exc())
-            self._daemon.perform(self._daemon.state.bad_frame(self._number, BadFrame(repr(error))))
+            self._daemon.perform(self._daemon.state.bad_frame(self._number, MalformedFrame(repr(error))))
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._daemon.connections.pop(self._number, None) is not None:
@@ -102,7 +102,7 @@ class Daemon:
         self._over = asyncio.Event()
         self.log = KeeperLog(folder)
         self.state = KeeperState()
-        self.connections: dict[int, Connection] = {}
+        self.connections: dict[int, GatewayConnection] = {}
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -114,9 +114,9 @@ class Daemon:
         await self._over.wait()
         self.log.write("ends: there is no process and no gateway")
 
-    def _connection(self) -> Connection:
+    def _connection(self) -> GatewayConnection:
         self._count += 1
-        return Connection(self, self._count)
+        return GatewayConnection(self, self._count)
 
     def perform(self, effects: list[do.Effect]) -> None:
         """Perform effects and those that follow from them, in order, also if called while this is going on."""

@@ -13,7 +13,7 @@ MAX_PAYLOAD: Final = 128 << 20
 """Bytes. The largest payload is one write to an agent: a prompt with its images."""
 
 
-class BadFrame(Exception):
+class MalformedFrame(Exception):
     """The peer does not speak this protocol; the connection must be closed."""
 
 
@@ -31,19 +31,19 @@ def encode(kind: int, process: int, *payload: bytes) -> bytes:
 
 
 class FrameDecoder:
-    """Splits a stream of bytes into frames. After a BadFrame it must not be used again."""
+    """Splits a stream of bytes into frames. After a MalformedFrame it must not be used again."""
 
     def __init__(self, limit: int = MAX_PAYLOAD) -> None:
         self._limit = limit
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that are complete now. Raises BadFrame."""
+        """Yield the frames that are complete now. Raises MalformedFrame."""
         self._buffer += data
         while len(self._buffer) >= HEADER.size:
             size, kind, process = HEADER.unpack_from(self._buffer)
             if size > self._limit:
-                raise BadFrame(f"a frame of {size} bytes")
+                raise MalformedFrame(f"a frame of {size} bytes")
             end = HEADER.size + size
             if len(self._buffer) < end:
                 return

@@ -168,7 +168,7 @@ class KeptProcess:
 
         The keeper makes the steps: they go on if the caller is cancelled, or this gateway ends."""
         if self.running:
-            self._send(say.EndProcess(self.number, patience.close, patience.terminate, patience.kill))
+            self._send(say.StopProcess(self.number, patience.close, patience.terminate, patience.kill))
         waits = [asyncio.ensure_future(event.wait()) for event in (self._exited, self._unkillable)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin
 
-from fairlead.keeper.frames import BadFrame, Frame, encode
+from fairlead.keeper.frames import Frame, MalformedFrame, encode
 
 _OFFSET: Final = struct.Struct("<Q")
 _ACK: Final = struct.Struct("<Q?")
@@ -100,7 +100,7 @@ class Resize(NamedTuple):
     rows: int
 
 
-class EndProcess(NamedTuple):
+class StopProcess(NamedTuple):
     """Stop the process in steps; each waits for so many seconds."""
 
     process: int
@@ -207,7 +207,7 @@ Message = (
     | OfferInput
     | CloseInput
     | Resize
-    | EndProcess
+    | StopProcess
     | Forget
     | Quit
     | Kept
@@ -233,7 +233,7 @@ _KINDS: Final[dict[int, type[Any]]] = {
     8: OfferInput,
     9: CloseInput,
     10: Resize,
-    11: EndProcess,
+    11: StopProcess,
     12: Forget,
     13: Quit,
     64: Kept,
@@ -281,14 +281,14 @@ def pack(message: Message) -> bytes:
 
 
 def unpack(frame: Frame) -> Message:
-    """Return the message in a frame. Raises BadFrame."""
+    """Return the message in a frame. Raises MalformedFrame."""
     cls = _KINDS.get(frame.kind)
     if cls is None:
-        raise BadFrame(f"an unknown kind of frame: {frame.kind}")
+        raise MalformedFrame(f"an unknown kind of frame: {frame.kind}")
     try:
         message: Message = _BINARY[cls](*frame[1:]) if cls in _BINARY else _from_json(cls, *frame[1:])
     except (ValueError, TypeError, RecursionError, struct.error) as error:
-        raise BadFrame(f"a bad {cls.__name__}: {error}") from None
+        raise MalformedFrame(f"a bad {cls.__name__}: {error}") from None
     return message
 
 

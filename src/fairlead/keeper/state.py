@@ -8,7 +8,7 @@ from typing import Final
 
 from fairlead.keeper import effects as do
 from fairlead.keeper import messages as say
-from fairlead.keeper.frames import BadFrame, Frame
+from fairlead.keeper.frames import Frame, MalformedFrame
 from fairlead.keeper.held import Held
 
 IDLE_SECONDS: Final = 60.0
@@ -44,14 +44,14 @@ class KeeperState:
             if isinstance(message, say.Hello) and connection != self._gateway:
                 self._welcome(connection)
             elif connection != self._gateway:
-                raise BadFrame("a frame before the Hello, or of a gateway that was replaced")
+                raise MalformedFrame("a frame before the Hello, or of a gateway that was replaced")
             else:
                 self._handle(connection, message)
-        except BadFrame as error:
+        except MalformedFrame as error:
             self.bad_frame(connection, error)
         return self._result()
 
-    def bad_frame(self, connection: int, error: BadFrame) -> list[do.Effect]:
+    def bad_frame(self, connection: int, error: MalformedFrame) -> list[do.Effect]:
         self._do(do.LogLine(f"connection {connection} is closed: it sent {error}"))
         self._do(do.CloseConnection(connection))
         self._leave(connection)
@@ -139,17 +139,17 @@ class KeeperState:
                     self._close_input(held)
             case say.Resize(_, columns, rows):
                 if not say.is_size([columns, rows]):
-                    raise BadFrame(f"a size of {columns} x {rows}")
+                    raise MalformedFrame(f"a size of {columns} x {rows}")
                 if held.size is not None and held.exit is None:
                     held.size = [columns, rows]
                     self._do(do.SetSize(held.number, columns, rows))
-            case say.EndProcess(_, close, terminate, kill):
+            case say.StopProcess(_, close, terminate, kill):
                 self._end(held, (close, terminate, kill))
             case say.Forget():
                 if held.exit is not None:
                     self._forget(held)
             case _:
-                raise BadFrame(f"a {type(message).__name__}, which only a keeper sends")
+                raise MalformedFrame(f"a {type(message).__name__}, which only a keeper sends")
 
     # --- start and end of a process
 
@@ -157,11 +157,11 @@ class KeeperState:
         words = [*request.launch, *request.argv, *request.env.values()]
         limits = request.limits
         if not request.argv or not say.is_strings(words):
-            raise BadFrame("a command that is not a list of texts")
+            raise MalformedFrame("a command that is not a list of texts")
         if request.size is not None and not say.is_size(request.size):
-            raise BadFrame(f"a size of {request.size}")
+            raise MalformedFrame(f"a size of {request.size}")
         if len(limits) != 2 or not all(isinstance(limit, int) for limit in limits):
-            raise BadFrame(f"limits of {limits}")
+            raise MalformedFrame(f"limits of {limits}")
         self._last += 1
         self._starting[self._last] = connection, request
         size = None if request.size is None else (request.size[0], request.size[1])
