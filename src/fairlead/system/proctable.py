@@ -2,21 +2,23 @@
 
 A pid alone does not identify a process for long, since the system reuses the numbers: a process is identified by its
 pid and its start mark, and nothing here sends a signal to a pid with another mark than the recorded one.
+
+The keeper's process imports this module: only the standard library, and of that not more than needed.
 """
 
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from fairlead.system.clock import Clock
 
-_PROC = Path("/proc")
-_HAS_PROC = (_PROC / "self" / "stat").exists()
+_PROC = "/proc"
+_HAS_PROC = os.path.exists(f"{_PROC}/self/stat")
 PROGRAM = "bwrap"
 """The program name of the outer process of every sandbox."""
 _SWEEPS = 10
@@ -110,6 +112,49 @@ def end_group(group: int) -> None:
             return
 
 
+class TerminalSession:
+    """The processes of a child on a PTY, in any process group: those of the session that it leads or, in a sandbox, of
+    the program's separate session."""
+
+    def __init__(self, leader: int) -> None:
+        self._leader = leader
+        self._first: Process | None = None
+        self._program: Process | None = None
+
+    def find_inside(self, report: bytes) -> None:
+        """Find the program's session from what the sandbox's monitor reported."""
+        if (found := re.search(rb'"child-pid": *(\d+)', report)) is not None:
+            first = int(found[1])
+            self._first = Process(first, start_mark(first))
+            self._program = program_inside(self._leader)
+
+    def members(self) -> list[Process]:
+        if self._first is None:
+            return session_members(self._leader)
+        if not is_alive(*self._first):
+            return []
+        below = set(descendants(self._first.pid))
+        if self._program is None:  # it ended before it was found: the remaining processes are its jobs
+            return list(below)
+        # Only below the first process: after the program's end another process may have the session's number.
+        return [process for process in session_members(self._program.pid) if process in below]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal all members. The leader must not be reaped yet."""
+        # A stopped process (Ctrl-Z) does not handle a signal until it continues.
+        for each in (number, signal.SIGCONT):
+            members = self.members()
+            for process in members:
+                kill(process, each)
+            if not members:  # this system cannot list them
+                signal_group(self._leader, each)
+
+    def end(self) -> None:
+        """Kill the members that are left when the leader is dead and not reaped yet."""
+        for process in self.members():
+            kill(process, signal.SIGKILL)
+
+
 def _members(group: int) -> list[Process]:
     """Return the living processes of a group, without a sandbox's monitor and first process."""
     return [
@@ -122,7 +167,7 @@ def _members(group: int) -> list[Process]:
 def _depth(pid: int) -> tuple[int, int]:
     """Return the depth of a process in PID namespaces, ours being 1, and its number in the innermost."""
     try:
-        text = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
+        text = _read(f"{pid}/status")
     except (FileNotFoundError, ProcessLookupError):
         return 0, 0
     numbers = next((line.split()[1:] for line in text.splitlines() if line.startswith("NSpid:")), ["0"])
@@ -200,9 +245,14 @@ def _processes() -> Iterator[tuple[int, _Stat]]:
             yield int(entry), stat
 
 
+def _read(name: str) -> str:
+    with open(f"{_PROC}/{name}", encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
 def _stat(pid: int) -> _Stat | None:
     try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="ascii", errors="replace")
+        text = _read(f"{pid}/stat")
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The command name is in brackets and may contain any character, also brackets: the fields start after the last one.
@@ -213,7 +263,7 @@ def _stat(pid: int) -> _Stat | None:
 
 def _boot_id() -> str:
     try:
-        return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return _read("sys/kernel/random/boot_id").strip()
     except OSError:
         return ""
 
