@@ -130,7 +130,7 @@ class GatewayProcess:
         """End the gateway and everything that works with its data folder."""
         if self._process is not None and self._process.poll() is None:
             await self.kill()
-        while left := list(self.offspring()):
+        while left := [*self.offspring(), *filter(None, [self.keeper()])]:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -154,6 +154,11 @@ class GatewayProcess:
         for pid, environment in _each("environ"):
             if any(variable.startswith(home) for variable in environment) and pid != self._gateway_pid():
                 yield pid
+
+    def keeper(self) -> int | None:
+        """The keeper of the data folder. Its environment is empty; its last argument is the folder."""
+        data = str(self.data).encode()
+        return next((pid for pid, argv in _each("cmdline") if b"-I" in argv and data in argv[-2:]), None)
 
     def agents(self, session: str) -> list[int]:
         """The agents of one session."""

@@ -29,7 +29,7 @@ def remembered(data: Path) -> int:
 
 
 def copied(gateway: GatewayProcess, to: Path) -> None:
-    shutil.copytree(gateway.data, to, ignore=shutil.ignore_patterns("server.json"))
+    shutil.copytree(gateway.data, to, ignore=shutil.ignore_patterns("server.json", "*.sock"))
 
 
 def restored(gateway: GatewayProcess, to: Path) -> None:

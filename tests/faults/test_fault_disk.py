@@ -136,7 +136,7 @@ def on(disk: SmallDisk, folder: Path) -> GatewayProcess:
     program.chmod(0o755)
     home = folder / "agents-home"
     home.mkdir()
-    gateway = GatewayProcess(folder, allow="Bash", agent="claude", claude=program, claude_home=home)
+    gateway = GatewayProcess(folder, allow="Bash", agent="claude", claude=program, claude_home=home, on_stop="end")
     gateway.seen_data = disk.seen
     gateway.prefix = disk.prefix
     return gateway

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.fault
 
 @pytest.mark.slow
 async def test_a_gateway_stopped_mid_turn_ends_its_agents_and_reports_it(tmp_path: Path) -> None:
-    async with GatewayProcess(tmp_path, allow="Bash") as gateway:
+    async with GatewayProcess(tmp_path, allow="Bash", on_stop="end") as gateway:
         slow, quick = [NativeClient(await gateway.create()) for _ in range(2)]
         for client, script in ((slow, "slow 4000"), (quick, "long 300")):
             await client.come(gateway)
