@@ -1,4 +1,5 @@
-"""kill -9 of the gateway while the real CLI works: it is followed to its end, and its answer is in the log once."""
+"""kill -9 of a gateway without a keeper while the real CLI works: it is followed to its end, and its answer is in the
+log once."""
 
 import asyncio
 import contextlib
@@ -20,7 +21,7 @@ Line = dict[str, Any]
 
 @pytest.fixture
 async def gateway(claude: Path, cli_env: dict[str, str], tmp_path: Path) -> AsyncIterator[GatewayProcess]:
-    process = GatewayProcess(tmp_path, agent="claude", claude=claude, pass_env="IS_SANDBOX", allow="Bash")
+    process = GatewayProcess(tmp_path, agent="claude", claude=claude, pass_env="IS_SANDBOX", allow="Bash", keeper=False)
     process.env = cli_env
     async with process:
         yield process

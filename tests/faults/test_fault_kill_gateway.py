@@ -55,7 +55,9 @@ class Trial:
         verdict = await self.stays.come(self.gateway)
         assert verdict["verdict"] == "ok", verdict
         for _ in range(self.rng.choice((1, 1, 2, 3))):
-            self.wanted[str(uuid.UUID(int=self.rng.getrandbits(128), version=4))] = self.rng.choice(tuple(self.references or SCRIPTS))
+            self.wanted[str(uuid.UUID(int=self.rng.getrandbits(128), version=4))] = self.rng.choice(
+                tuple(self.references or SCRIPTS)
+            )
         work = [asyncio.create_task(job) for job in (self._speak(), self._answer(), self._visit())]
         # Some moments are at the start, some deep in a stream, some after the last turn's end.
         moment = self.rng.choice((0, 1, 3, 10, 30, 60, 100, 300, 1000, 2500))
@@ -183,6 +185,7 @@ def answer_to(asked: Line) -> dict[str, Any]:
 
 async def undisturbed(gateway: GatewayProcess) -> dict[str, list[Line]]:
     """The events of a turn of each script."""
+    (gateway.cwd / "f").write_text("hello\nworld\n")  # so that `write f` always changes a file
     client = NativeClient(await gateway.create())
     await client.come(gateway)
     sent: dict[str, str] = {}

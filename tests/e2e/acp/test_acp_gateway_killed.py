@@ -1,4 +1,5 @@
-"""The gateway dies (kill -9) while a real ACP agent works: the next one ends the agent, and the session continues."""
+"""The gateway dies (kill -9) while a real ACP agent works. With a keeper the turn goes on to its true end; without one,
+the next gateway ends the agent, and the session continues."""
 
 import asyncio
 import json
@@ -10,10 +11,64 @@ from e2e.acp.acp_harness import Agent, an_hour_later, each_agent
 from fairlead_testing.acp_models import AcpModel
 from fairlead_testing.acp_scripts import GREETING
 from faults.gateway_process import GatewayProcess
+from faults.log_checks import check_log
 from faults.native_client import NativeClient, folded
 from patience import PATIENCE
 
 pytestmark = pytest.mark.process
+
+
+def gateway_with(agent: Agent, folder: Path, *, keeper: bool) -> GatewayProcess:
+    settings = folder / "fairlead.toml"
+    # A list of JSON strings is one of TOML too.
+    settings.write_text(
+        f"[agents.{agent.name}]\ncommand = {json.dumps(agent.command)}\nenv = {json.dumps(list(agent.env))}\n"
+    )
+    gateway = GatewayProcess(folder, agent=agent.name, keeper=keeper)
+    gateway.env, gateway.arguments = agent.env, ("--config", str(settings))
+    return gateway
+
+
+@each_agent
+async def test_a_killed_gateway_changes_nothing_for_an_agent_at_the_keeper(
+    agent: Agent, acp_model: AcpModel, tmp_path: Path
+) -> None:
+    """Killed while the agent writes, while it waits for an answer, and between two turns."""
+    async with gateway_with(agent, tmp_path, keeper=True) as gateway:
+        client = NativeClient(await gateway.create())
+        await client.come(gateway)
+
+        async def killed() -> None:
+            await gateway.kill()
+            await client.gone()
+            await gateway.start()
+            assert (await client.come(gateway))["verdict"] == "ok"
+
+        async def turn(script: str, sign: str) -> str:
+            since = client.seq
+            await client.send(f"SCRIPT:{script}")
+            await client.until(sign, since=since)
+            await killed()
+            if sign == "permission.asked":
+                (asked,) = client.all("permission.asked")
+                answer = await client.ask("answer", request=asked["request"], behavior="allow")
+                assert answer["type"] == "reply", answer
+            ended = await client.until("turn.ended", since=since)
+            assert ended["status"] == "completed", ended
+            return str(ended.get("text", ""))
+
+        assert await turn("slow 60", "text.delta") == "tick " * 60
+        await turn("shell touch there", "permission.asked")
+        assert (gateway.cwd / "there").exists()
+        await killed()
+        assert await turn("text second", "user.message") == f"{GREETING} second"
+        stored = await gateway.stored(client.session)
+        check_log(stored, idle=False)
+        await client.passed(stored[-1]["seq"])
+        assert client.folded() == folded(stored), "nothing was lost, doubled or changed"
+        assert len([line for line in stored if line["type"] == "agent.started"]) == 1
+        assert not [line for line in stored if line["type"] == "permission.cancelled"]
+        await client.go()
 
 
 @each_agent
@@ -23,14 +78,7 @@ pytestmark = pytest.mark.process
 async def test_a_killed_gateway_leaves_no_agent_and_its_session_goes_on(
     agent: Agent, acp_model: AcpModel, tmp_path: Path, cli_home: Path, script: str, sign: str
 ) -> None:
-    settings = tmp_path / "fairlead.toml"
-    # A list of JSON strings is one of TOML too.
-    settings.write_text(
-        f"[agents.{agent.name}]\ncommand = {json.dumps(agent.command)}\nenv = {json.dumps(list(agent.env))}\n"
-    )
-    gateway = GatewayProcess(tmp_path, agent=agent.name)
-    gateway.env, gateway.arguments = agent.env, ("--config", str(settings))
-    async with gateway:
+    async with gateway_with(agent, tmp_path, keeper=False) as gateway:
         client = NativeClient(await gateway.create())
         await client.come(gateway)
         await client.send("SCRIPT:text first")
