@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -34,6 +34,7 @@ class FakeLink:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
         self.lines: list[bytes] = []
+        self.keys: list[str] = []
         self.exit = Exit(code=0)
         self.on_send: Callable[[dict[str, Any]], None] | None = None
         self.stopped = 0
@@ -59,6 +60,7 @@ class FakeLink:
             raise AgentNotRunning("The agent reads no more.")
         assert data.endswith(b"\n") and data.count(b"\n") == 1, data
         self.lines.append(data)
+        self.keys.append(key)
         message = msgspec.json.decode(data)
         self.sent.append(message)
         if self.on_send is not None:
@@ -213,14 +215,19 @@ SESSION = SessionId("6a1f0b6e-5f5c-4c55-9a44-000000000001")
 class DriverHarness:
     """A driver with its fake link, sink and clock."""
 
-    def __init__(self, version: tuple[int, int, int] = NEW) -> None:
+    def __init__(self, version: tuple[int, int, int] = NEW, output: KeptOutput | None = None) -> None:
         self.link = FakeLink()
+        self.link.output = output
         self.sink = MemorySink()
         self.clock = ManualClock()
         self.agent = ClaudeAgent(self.link, self.sink, self.clock, version)
 
-    async def start(self, **settings: Any) -> "DriverHarness":
+    async def start(self, **settings: Any) -> Self:
         answers(self.link)
+        return await self.start_as_it_is(**settings)
+
+    async def start_as_it_is(self, **settings: Any) -> Self:
+        """Start without answers to the control requests, unless `link.on_send` gives them."""
         await self.agent.start(Launch(session=SESSION, cwd="/w", settings=Settings(**settings), mcp=("ours",)))
         return self
 

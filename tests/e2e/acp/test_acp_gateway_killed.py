@@ -54,10 +54,10 @@ async def test_a_killed_gateway_changes_nothing_for_an_agent_at_the_keeper(
                 answer = await client.ask("answer", request=asked["request"], behavior="allow")
                 assert answer["type"] == "reply", answer
             ended = await client.until("turn.ended", since=since)
-            assert ended["status"] == "completed", ended
+            assert ended["status"] == "completed", str(ended)
             return str(ended.get("text", ""))
 
-        assert await turn("slow 60", "text.delta") == "tick " * 60
+        assert await turn("slow 15", "text.delta") == "tick " * 15
         await turn("shell touch there", "permission.asked")
         assert (gateway.cwd / "there").exists()
         await killed()
