@@ -81,10 +81,9 @@ class KeeperState:
         for held in self._held.values():
             self._do(do.SetTimer((_ORPHAN, held.number), None))
             self._send(held.entry(0))
-        self._send(say.Listed())
-        for held in self._held.values():
             held.stderr.rewind()
-            self._push(held)
+            self._send_stderr(held)
+        self._send(say.Listed())
 
     def _leave(self, connection: int) -> None:
         if connection != self._gateway:
@@ -148,6 +147,7 @@ class KeeperState:
             case say.Forget():
                 if held.exit is not None:
                     self._forget(held)
+                held.abandoned = True
             case _:
                 raise MalformedFrame(f"a {type(message).__name__}, which only a keeper sends")
 
