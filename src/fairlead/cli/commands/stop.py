@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -12,15 +11,12 @@ from fairlead.cli.context import CommandContext, command, run_async
 from fairlead.cli.errors import Interrupted
 from fairlead.cli.output import ago, hint
 from fairlead.client.endpoint import read_server_file
-from fairlead.client.errors import ClientError, CommandFailed, Unreachable, UsageError
+from fairlead.client.errors import CommandFailed, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from fairlead.cli.client import Api
     from fairlead.sessions.api.operation import GatewayState, WorkingSession
-    from fairlead.system.proctable import Process
 
-ANSWER_S: Final = 10.0
-"""Time for a gateway's answer before it is stopped without one."""
 REFRESH_S: Final = 0.5
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 TAKE_BACK: Final = "The drain goes on. Watch it with: fairlead drain. Take it back with: fairlead drain --cancel"
@@ -37,59 +33,13 @@ async def stop(
 
     Its agents and terminals go on: the next gateway takes them over, in the middle of a turn too. With --agents they
     end, also those that an earlier gateway left. `fairlead drain` stops a gateway when its turns are over."""
-    from fairlead.cli.own_gateway import find_process, wait_ended
+    from fairlead.cli.own_gateway import end_gateway, end_kept
 
     folder = context.endpoint.folder()
-    if read_server_file(folder) is None and agents:
-        await _end_kept(folder)
-        return
-    process = find_process(folder)
-    hint(f"Stopping the gateway of {folder} (process {process.pid}) ...")
-    state = await _request_stop(context, process, agents=agents)
-    await wait_ended(process)
-    hint(f"Stopped.{_left(state, agents=agents)}")
-
-
-async def _request_stop(context: CommandContext, process: "Process", *, agents: bool) -> "GatewayState | None":
-    """Ask the gateway to stop, or signal it. Return its state before that; None if it does not answer."""
-    from fairlead.cli.own_gateway import terminate
-    from fairlead.clients.native.operation import StopBody
-    from fairlead.sessions.api.operation import GatewayState
-
-    state: GatewayState | None = None
-    try:
-        async with asyncio.timeout(ANSWER_S), context.api() as api:
-            if agents:
-                return await api.post("/v1/gateway/stop", GatewayState, StopBody(agents=True))
-            state = await api.get("/v1/gateway", GatewayState)
-    except (ClientError, TimeoutError) as error:
-        if agents:
-            reason = error.message if isinstance(error, ClientError) else "It does not answer."
-            raise CommandFailed(f"The gateway cannot be asked to end its agents. {reason}") from None
-    terminate(process)
-    return state
-
-
-def _left(state: "GatewayState | None", *, agents: bool) -> str:
-    if state is None or not state.agents + state.terminals:
-        return ""
-    count = _count(state)
-    if agents or state.on_stop == "end":
-        return f" {count} ended with it."
-    return (
-        f" {count} go on without it, and the next gateway takes them over. If none comes, they end after a while (setting "
-        "orphan_minutes). End them now with: fairlead stop --agents"
-    )
-
-
-def _count(state: "GatewayState") -> str:
-    counts = ((state.agents, "agent"), (state.terminals, "terminal"))
-    return " and ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in counts if count)
-
-
-async def _end_kept(folder: Path) -> None:
-    """End the processes that a keeper holds without a gateway."""
-    raise Unreachable(f"No gateway runs on {folder}.")
+    if read_server_file(folder) is not None or not agents:
+        await end_gateway(context.endpoint, agents=agents)
+    elif not await end_kept(folder):
+        raise Unreachable(f"No gateway runs on {folder}, and no agent or terminal of an earlier one is left.")
 
 
 # --- drain ----------------------------------------------------------------------------------------------------
@@ -146,19 +96,21 @@ async def _drain(context: CommandContext, seconds: int | None) -> None:
     server = None if context.endpoint.url else read_server_file(context.endpoint.folder())
     async with context.api() as api:
         state = await api.call("POST", "/v1/gateway/drain", GatewayState)
-        hint("The gateway drains: it starts no turns, and stops when these sessions are idle.")
+        hint("The gateway drains: it starts no more turns, and stops when no session works.")
         if state.terminals:
-            hint(f"Its terminals ({state.terminals}) end with it.")
+            hint(f"Terminals that are open now, and end with it: {state.terminals}.")
         try:
             async with asyncio.timeout(seconds):
                 await _watch(api, state)
                 if server is not None and server.alone:
                     await wait_ended(process_of(server))
+                    hint("Stopped.")
+                else:
+                    hint("It no longer answers.")
         except TimeoutError:
             raise CommandFailed(
                 f"The gateway still works. {TAKE_BACK}. End it with its agents: fairlead stop --agents"
             ) from None
-    hint("Stopped.")
 
 
 async def _watch(api: "Api", state: "GatewayState") -> None:
