@@ -87,8 +87,8 @@ def _left(state: "GatewayState | None", *, agents: bool) -> str:
     if agents or state.on_stop == "end":
         return f" Ended with it: {what}."
     return (
-        f" Running on without it: {what}. The next gateway takes them over; without one they end after some time (setting "
-        "orphan_minutes). End them now with: fairlead stop --agents"
+        f" Running on without it: {what}. The next gateway takes them over; without one they end after some time "
+        "(setting orphan_minutes). End them now with: fairlead stop --agents"
     )
 
 

@@ -9,8 +9,8 @@ import msgspec
 from fairlead.client.errors import CommandFailed
 
 INSTEAD = (
-    "run `fairlead serve` as a service of whatever starts programs here (in a container, as its command), and `fairlead "
-    "keeper run` as a second one, so that agents outlive a restart of the first."
+    "let what starts programs here run `fairlead serve` (in a container, as its command), and `fairlead keeper run` as "
+    "a service of its own, so that agents outlive a restart of the gateway."
 )
 
 

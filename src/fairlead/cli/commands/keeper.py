@@ -11,9 +11,7 @@ keeper = typer.Typer(name="keeper", help="The process that holds agents and term
 app.add_typer(keeper, epilog=examples("fairlead keeper run --data ~/.fairlead"))
 
 
-@command(
-    "fairlead keeper run", "fairlead keeper run --data ~/.fairlead", group=keeper, json=False, gateway=False
-)
+@command("fairlead keeper run", "fairlead keeper run --data ~/.fairlead", group=keeper, json=False, gateway=False)
 def run(context: CommandContext) -> None:
     """Hold the agents and terminals of the gateways of a data folder, until it is stopped.
 
@@ -25,4 +23,5 @@ def run(context: CommandContext) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     hint(f"The keeper of {folder} runs until it is stopped.")
     words = keeper_command(folder, foreground=True)
-    os.execv(words[0], words)
+    # Agents run under the same user and can read its variables: it gets none but that of systemd.
+    os.execve(words[0], words, {name: os.environ[name] for name in ("NOTIFY_SOCKET",) if name in os.environ})

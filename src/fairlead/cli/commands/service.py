@@ -12,7 +12,6 @@ import typer
 from fairlead import config as settings
 from fairlead.cli import systemd_units as units
 from fairlead.cli.context import app, examples, run_async
-from fairlead.cli.errors import ExitCode
 from fairlead.cli.options import Json, NoColor
 from fairlead.cli.output import hint, json_line, print_text, table
 from fairlead.client.endpoint import EndpointOptions, read_server_file
@@ -92,7 +91,8 @@ def _texts(arguments: Sequence[str], config: settings.Config) -> dict[str, str]:
     """Return the text of each unit, by its name."""
     program = (sys.executable, *_PROGRAM)
     # The environment or a file may name the folder as well; both units must have the same one.
-    command = [*program, "serve", *arguments, "--data", config.data]
+    data = () if config.data in arguments else ("--data", config.data)
+    command = [*program, "serve", *arguments, *data]
     gateway = units.gateway_unit(
         command, data=config.data, folder=os.getcwd(), environment=_environment(os.environ), keeper=config.keeper
     )
@@ -104,8 +104,11 @@ def _texts(arguments: Sequence[str], config: settings.Config) -> dict[str, str]:
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables for the service. systemd has a PATH without the folders where agents are installed."""
     names = [f"{settings.ENV_PREFIX}{name.upper()}" for name in settings.names()]
-    wanted = ("PATH", "FAIRLEAD_CONFIG", *names)
-    return {name: env[name] for name in wanted if env.get(name, "").isprintable() and env.get(name)}
+    found = {name: env[name] for name in ("PATH", "FAIRLEAD_CONFIG", *names) if env.get(name)}
+    for name, value in found.items():
+        if not value.isprintable():
+            raise UsageError(f"{name} has line breaks or control characters: a service cannot get it as a variable.")
+    return found
 
 
 def _folder() -> Path:

@@ -1,4 +1,4 @@
-"""`fairlead stop` and `fairlead drain`: end the gateway, with its agents or without them, at once or when it is idle."""
+"""`fairlead stop` and `fairlead drain`: end the gateway, with its agents or without, at once or when it is idle."""
 
 import asyncio
 import re
@@ -119,7 +119,7 @@ async def _watch(api: "Api", state: "GatewayState") -> None:
 
     shown: dict[str, WorkingSession] = {}
     while True:
-        now = {working.session: working for working in state.working}
+        now: dict[str, WorkingSession] = {working.session: working for working in state.working}
         for line in changed_lines(shown, now):
             hint(line)
         shown = now
