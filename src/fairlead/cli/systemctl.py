@@ -25,7 +25,7 @@ class UnitState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Systemctl:
-    """The user's systemd. Raises CommandFailed if there is none."""
+    """The user's systemd. Raises CommandFailed if it cannot be reached."""
 
     def __init__(self) -> None:
         program = shutil.which("systemctl")

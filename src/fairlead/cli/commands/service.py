@@ -42,7 +42,7 @@ app.add_typer(
 )
 def install(
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- OPTIONS OF SERVE]", help="Options of `fairlead serve`.")
+        list[str] | None, typer.Argument(metavar="-- OPTIONS", help="Options of `fairlead serve`.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the units.")] = False,
 ) -> None:
@@ -185,7 +185,7 @@ async def _state_of(endpoint: EndpointOptions) -> "GatewayState":
 
 
 def _installed_data() -> str:
-    """Return the data folder of the installed service; empty if there is none."""
+    """Return the data folder of the installed service; empty if it is not installed."""
     try:
         return units.data_of((_folder() / units.GATEWAY).read_text(encoding="utf-8"))
     except FileNotFoundError:
