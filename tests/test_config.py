@@ -14,6 +14,7 @@ def test_defaults_apply_without_any_setting() -> None:
     assert (config.host, config.port, config.agent) == ("127.0.0.1", 7433, "auto")
     assert config.data == "/home/ann/.local/share/fairlead"
     assert config.roots == ("/home/ann",)
+    assert (config.keeper, config.on_stop, config.orphan_minutes) == (True, "detach", 60.0)
 
 
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
@@ -37,6 +38,11 @@ def test_every_setting_has_a_variable_and_a_description(tmp_path: Path) -> None:
         "float": ("FAIRLEAD_IDLE_MINUTES", "1.5", "idle_minutes", 1.5),
         "word": ("FAIRLEAD_DURABILITY", "power", "durability", "power"),
     }
+    values |= {
+        "off": ("FAIRLEAD_KEEPER", "no", "keeper", False),
+        "end": ("FAIRLEAD_ON_STOP", "end", "on_stop", "end"),
+        "orphans": ("FAIRLEAD_ORPHAN_MINUTES", "0.5", "orphan_minutes", 0.5),
+    }
     for variable, text, name, expected in values.values():
         assert getattr(load({**HOME, variable: text}).config, name) == expected
     servers = load({**HOME, "FAIRLEAD_MCP": 'db = {command = "db-server"}'}).config.mcp
@@ -50,6 +56,8 @@ def test_every_setting_has_a_variable_and_a_description(tmp_path: Path) -> None:
         ({"FAIRLEAD_PORT": "many"}, "Expected `int`"),
         ({"FAIRLEAD_PORT": "70000"}, "<= 65535"),
         ({"FAIRLEAD_SANDBOX": "cobol"}, "Invalid enum value"),
+        ({"FAIRLEAD_ON_STOP": "cobol"}, "Invalid enum value"),
+        ({"FAIRLEAD_ORPHAN_MINUTES": "0"}, "> 0"),
         ({"FAIRLEAD_INSECURE_LAN": "perhaps"}, "Expected `bool`"),
         ({"FAIRLEAD_MCP": "not toml at all ["}, "Expected `object`"),
         ({"FAIRLEAD_CONFIG": "/nowhere/config.toml"}, "the file does not exist"),

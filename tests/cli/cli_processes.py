@@ -1,11 +1,13 @@
 """Commands as separate processes: on a terminal that a test can type on, or in the background."""
 
 import fcntl
+import json
 import os
 import pty
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -104,3 +106,43 @@ class Terminal:
             data = b""  # the terminal's other side is closed
         self.seen += data.decode("utf-8", "replace")
         return bool(data)
+
+
+class Server:
+    """A gateway's process on one data folder and one port, which can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data, self.project = folder / "data", folder / "project"
+        self.project.mkdir()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.env = environment(self.data)
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, *more: str) -> subprocess.Popen[str]:
+        """Start the process; returns once it serves or has ended."""
+        options = ("--agent", "demo", "--port", str(self.port), "--roots", str(self.project), *more)
+        process = self.process = background(self.env, self.project, "serve", *options)
+        until = time.monotonic() + PATIENCE
+        while process.poll() is None and self.url is None:
+            assert time.monotonic() < until, "the gateway did not start"
+            time.sleep(0.02)
+        return process
+
+    @property
+    def url(self) -> str | None:
+        """The address that the running process has published."""
+        assert self.process is not None
+        try:
+            info = json.loads((self.data / "server.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return str(info["url"]) if info["pid"] == self.process.pid else None
+
+    def end(self, how: signal.Signals) -> tuple[int, str]:
+        """Send the signal; returns the exit code and the output."""
+        assert self.process is not None
+        self.process.send_signal(how)
+        out, err = self.process.communicate(timeout=PATIENCE)
+        code, self.process = self.process.returncode, None
+        return code, out + err

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from cli.cli_processes import Server
 from fairlead.cli.main import main
 from fairlead.config import Config
 from fairlead.wiring import GatewayInfo, running
@@ -62,6 +64,15 @@ def fairlead(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         return CommandResult(code, shown.out, shown.err)
 
     return call
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A gateway as a process, which the test starts."""
+    made = Server(tmp_path)
+    yield made
+    if made.process is not None:
+        made.end(signal.SIGTERM)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -26,6 +26,7 @@ PROMISED = {
     "terminal",
     *("plugins enable", "plugins disable", "agents add"),
     *("claude", "wrap", "shim install"),
+    *("stop", "drain", "service install", "service status", "service uninstall", "keeper run"),
 }
 
 PASSES_ALL = "fairlead claude"
@@ -69,7 +70,7 @@ def test_every_setting_but_tables_and_limits_is_an_option_of_serve(fairlead: Fai
     shown = fairlead("serve", "--help").out
     options = {option.replace("-", "_") for option in re.findall(r"--([a-z-]+)", shown)}
     assert {"host", "port", "data", "agent", "roots", "claude", "claude_home"} <= options
-    assert options - set(config.names()) == {"config", "help"}
+    assert options - set(config.names()) == {"no_keeper", "config", "help"}
 
 
 def test_the_reference_names_every_exit_code() -> None:

@@ -33,6 +33,8 @@ NEEDING = [
     ("user", "remove", "x"),
     ("user", "invite"),
     ("prune", "--older-than", "1d"),
+    ("drain",),
+    ("drain", "--cancel"),
 ]
 
 
@@ -65,6 +67,8 @@ def test_a_gateway_that_does_not_answer_is_exit_3(words: tuple[str, ...], fairle
         (("ls", "--url", "gateway"), "http://127.0.0.1:7433"),
         (("run", "x", "--yes-to", "Bash("), "bracket"),
         (("serve", "--port", "70000"), "port"),
+        (("serve", "--on-stop", "explode"), "detach"),
+        (("drain", "--timeout", "soon"), "10m"),
         (("serve", "--agent", "robot"), "robot"),
         (("serve", "--host", "0.0.0.0", "--port", "0"), "--insecure-lan"),
         (("serve", "--config", "no/such.toml"), "does not exist"),

@@ -4,67 +4,17 @@ import json
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from cli.cli_processes import Terminal, background, environment
+from cli.cli_processes import Server, Terminal, background
 from cli.conftest import Fairlead
 from patience import PATIENCE
 
 TLS = Path(__file__).resolve().parents[1] / "server" / "tls"
-
-
-class Server:
-    """A gateway's process on one data folder and one port, which can be killed and started again."""
-
-    def __init__(self, folder: Path) -> None:
-        self.data, self.project = folder / "data", folder / "project"
-        self.project.mkdir()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self.env = environment(self.data)
-        self.process: subprocess.Popen[str] | None = None
-
-    def start(self, *more: str) -> subprocess.Popen[str]:
-        """Start the process; returns once it serves or has ended."""
-        options = ("--agent", "demo", "--port", str(self.port), "--roots", str(self.project), *more)
-        process = self.process = background(self.env, self.project, "serve", *options)
-        until = time.monotonic() + PATIENCE
-        while process.poll() is None and self.url is None:
-            assert time.monotonic() < until, "the gateway did not start"
-            time.sleep(0.02)
-        return process
-
-    @property
-    def url(self) -> str | None:
-        """The address that the running process has published."""
-        assert self.process is not None
-        try:
-            info = json.loads((self.data / "server.json").read_text())
-        except (OSError, ValueError):
-            return None
-        return str(info["url"]) if info["pid"] == self.process.pid else None
-
-    def end(self, how: signal.Signals) -> tuple[int, str]:
-        """Send the signal; returns the exit code and the output."""
-        assert self.process is not None
-        self.process.send_signal(how)
-        out, err = self.process.communicate(timeout=PATIENCE)
-        code, self.process = self.process.returncode, None
-        return code, out + err
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    made = Server(tmp_path)
-    yield made
-    if made.process is not None:
-        made.end(signal.SIGTERM)
 
 
 def lines_of(process: "subprocess.Popen[str]") -> tuple[int, list[dict[str, Any]], str]:

@@ -8,6 +8,7 @@ import pytest
 
 from fairlead.client.endpoint import EndpointOptions, GatewayEndpoint, checked_url, is_on_loopback
 from fairlead.client.errors import Denied, Unreachable, UsageError
+from fairlead.system.proctable import start_mark
 
 
 @pytest.fixture
@@ -42,6 +43,15 @@ def test_file_of_a_dead_gateway_is_ignored(folder: Path) -> None:
         os._exit(0)
     os.waitpid(dead, 0)
     (folder / "server.json").write_text(json.dumps({"url": "http://127.0.0.1:7433", "pid": dead}))
+    with pytest.raises(Unreachable):
+        EndpointOptions(data=str(folder)).find({})
+
+
+def test_file_of_a_dead_gateway_is_ignored_if_another_process_has_its_number(folder: Path) -> None:
+    facts = {"url": "http://127.0.0.1:7433", "pid": os.getpid(), "started": start_mark(os.getpid())}
+    (folder / "server.json").write_text(json.dumps(facts))
+    assert EndpointOptions(data=str(folder)).find({}).url == "http://127.0.0.1:7433"
+    (folder / "server.json").write_text(json.dumps({**facts, "started": "an-earlier-boot/1"}))
     with pytest.raises(Unreachable):
         EndpointOptions(data=str(folder)).find({})
 

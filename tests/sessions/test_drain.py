@@ -57,11 +57,11 @@ async def operated(tmp_path: Path) -> AsyncIterator[Operated]:
 async def test_an_idle_gateway_stops_at_once_and_ends_its_agents(operated: Operated) -> None:
     agent = await operated.harness.working()
     await agent.result()
-    assert operated.operation.detaches
+    assert (await operated.do(ReadGatewayState())).on_stop == "detach"
     assert (await operated.do(DrainGateway())).state == "draining"
     await operated.stops()
-    assert not operated.operation.detaches
     assert (await operated.do(ReadGatewayState())).state == "stopping"
+    assert operated.operation.detaches is False
 
 
 async def test_a_running_turn_is_waited_for(operated: Operated) -> None:

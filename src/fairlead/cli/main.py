@@ -20,8 +20,8 @@ from fairlead.model.errors import FairleadError
 __all__ = ["app", "main"]
 
 MODULES = (
-    *("serve", "run", "ls", "session", "permit", "trust", "plugins", "accounts"),
-    *("imports", "data_folder", "configuration", "agents", "shim", "acp", "doctor", "hook", "mcp"),
+    *("serve", "stop", "run", "ls", "session", "permit", "trust", "plugins", "accounts"),
+    *("service", "keeper", "imports", "data_folder", "configuration", "agents", "shim", "acp", "doctor", "hook", "mcp"),
 )
 """The modules that define the commands, in the order of the help."""
 for module in MODULES:

@@ -42,7 +42,7 @@ import sys
 sys.modules["ssl"] = None  # asyncio would load it: 4 MB that a keeper does not need
 sys.path.append(sys.argv[1])
 from fairlead.keeper.daemon import main
-main(sys.argv[2])
+main(sys.argv[2], foreground=len(sys.argv) > 3)
 """
 
 
@@ -211,12 +211,17 @@ async def connect_or_start(data: Path, clock: Clock) -> Keeper:
     return await connect(data, clock)
 
 
+def keeper_command(data: Path, *, foreground: bool = False) -> list[str]:
+    """Return the command that becomes a keeper. It ends when the keeper listens; in the `foreground`, when it ends."""
+    command = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, _PACKAGES, str(data.absolute())]
+    return [*command, "foreground"] if foreground else command
+
+
 def _start_keeper(data: Path) -> None:
     """Start a keeper, unless one answers. Raises OSError. The keeper gets nothing of ours: no variables, which may hold
     secrets, and no descriptors."""
-    command = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, _PACKAGES, str(data.absolute())]
     ran = subprocess.run(
-        command,
+        keeper_command(data),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

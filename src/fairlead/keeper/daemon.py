@@ -86,11 +86,12 @@ class GatewayConnection(asyncio.Protocol):
 
 
 class Daemon:
-    """Performs the effects of the state, and reports events to it."""
+    """Performs the effects of the state, and reports events to it. `stays`: it does not end when it is idle."""
 
-    def __init__(self, folder: int, listener: socket.socket, clock: Clock) -> None:
+    def __init__(self, folder: int, listener: socket.socket, clock: Clock, *, stays: bool = False) -> None:
         self._folder = folder
         self._listener = listener
+        self._stays = stays
         self._socket_file = os.stat(address.NAME, dir_fd=folder)
         self._clock = clock
         self._timers: dict[tuple[str, int], Timer] = {}
@@ -170,7 +171,8 @@ class Daemon:
             case do.LogLine(text):
                 self.log.write(text)
             case do.QuitKeeper():
-                self._quit()
+                if not self._stays:
+                    self._quit()
             case _:
                 assert_never(effect)
 
@@ -290,36 +292,59 @@ def _answers(path: str) -> bool:
 
 
 def _detach() -> None:
-    """Leave everything that belongs to the gateway: its session, its folder, its streams, its settings of signals."""
+    """Leave everything that belongs to the gateway: its session, its streams, the signals of its terminal."""
     os.setsid()
-    os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     os.close(null)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+
+
+def _reset() -> None:
+    """Leave the folder where the program was started, and its settings of signals; allow as many files as possible."""
+    os.chdir("/")
     # A signal that is ignored would be ignored by the children too; one that is handled is not.
     # Python itself ignores SIGPIPE and SIGXFSZ, and resets them in children.
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
         signal.signal(number, signal.SIG_DFL)
-    for number in (signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
     with contextlib.suppress(OSError, ValueError):
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def main(data: str) -> None:
-    """Become the keeper of a data folder. Returns in the program that was started, when a keeper listens there."""
+def _report_ready() -> None:
+    """Tell the service manager, if it has started us (Type=notify of systemd), that the keeper listens."""
+    path = os.environ.pop("NOTIFY_SOCKET", "")
+    if path:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.connect(f"\0{path[1:]}" if path.startswith("@") else path)
+            manager.send(b"READY=1")
+
+
+def main(data: str, *, foreground: bool = False) -> None:
+    """Become the keeper of a data folder. Returns in the program that was started, when a keeper listens there.
+
+    In the `foreground` that program is the keeper itself, and stays until it is stopped by a signal."""
     try:
         found = listen(data)
     except OSError as error:
         sys.exit(f"{error.strerror}: {error.filename or data}")
-    if found is None or os.fork():
+    if foreground:
+        _report_ready()
+    if found is None:
+        if foreground:
+            print(f"Another keeper holds {data} already.", file=sys.stderr)
         return
-    _detach()
+    if not foreground and os.fork():
+        return
+    _reset()
+    if not foreground:
+        _detach()
     folder, listener = found
 
     async def run() -> None:
-        await Daemon(folder, listener, SystemClock()).run()
+        await Daemon(folder, listener, SystemClock(), stays=foreground).run()
 
     asyncio.run(run())

@@ -16,6 +16,7 @@ from fairlead.model.ids import MessageId, RequestId, SessionId
 from fairlead.model.store import SessionFilter, SessionPage, Summary
 from fairlead.model.web.requests import Head, Response
 from fairlead.model.web.routes import LogStream, Request, Route
+from fairlead.sessions.api.operation import DrainGateway, GatewayState, ReadGatewayState, StopGateway
 
 S = SessionId("11111111-1111-4111-8111-111111111111")
 FRESH = SessionId("99999999-9999-4999-8999-999999999999")
@@ -259,3 +260,16 @@ def test_errors_of_the_core_pass_through_a_handler() -> None:
 def test_an_empty_change_is_an_error() -> None:
     with pytest.raises(FairleadError):
         steps("sessions.patch", body={})
+
+
+def test_the_gateway_is_read_drained_and_stopped() -> None:
+    state = GatewayState(state="draining", working=(), agents=1, terminals=0, queued=2, on_stop="detach")
+    taken, answer = ask("gateway.drain", state)
+    assert taken == [DrainGateway()]
+    assert (answer.status, msgspec.json.decode(answer.body)["queued"]) == (202, 2)
+    assert steps("gateway.show", state) == [ReadGatewayState()]
+    assert steps("gateway.cancel_drain", state) == [DrainGateway(cancel=True)]
+    assert steps("gateway.stop", state, body={"agents": True}) == [StopGateway(agents=True)]
+    assert steps("gateway.stop", state, body={}) == steps("gateway.stop", state) == [StopGateway(agents=False)]
+    with pytest.raises(BadRequest):
+        steps("gateway.stop", state, body={"agent": True})

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
@@ -75,11 +75,17 @@ def serve(config: ConfigFile, **given: Any) -> None:
     """Start the gateway and run it until Ctrl-C.
 
     Every option is a setting that can also be in the settings file or the environment; see `fairlead config show`."""
-    for name in ("roots", "trusted_proxy"):
-        given[name] = list(split_list(given[name])) or None
-    given["door"] = parse_doors(given["door"] or ()) or None
-    loaded = settings.load(os.environ, given, config)
+    loaded = load_settings(given, config)
     _serve(loaded.config, loaded.file)
+
+
+def load_settings(given: Mapping[str, Any], config: Path | None) -> settings.Loaded:
+    """Load the settings with the options of `serve`. Raises BadSetting, UsageError."""
+    options = dict(given)
+    for name in ("roots", "trusted_proxy"):
+        options[name] = list(split_list(given[name])) or None
+    options["door"] = parse_doors(given["door"] or ()) or None
+    return settings.load(os.environ, options, config)
 
 
 # Typer reads the options from the signature.

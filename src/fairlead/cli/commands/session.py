@@ -69,6 +69,8 @@ async def send(
         id = await api.find_session(session)
         reply = await api.session(id).send(text, message=message.lower() if message else None, steer=steer)
     verb = "Sent before" if reply.repeated else "Sent"
+    if reply.data and reply.data.get("draining"):
+        hint("The gateway is draining: the message is queued, and goes to the agent when the gateway is back.")
     context.print_result(reply, f"{verb} as {reply.message}. Show the session with: fairlead attach {id}")
 
 
