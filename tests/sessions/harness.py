@@ -296,7 +296,7 @@ class FakeKind:
             agent_session=launch.session,
             cwd=launch.cwd,
             kept=self.keeps,
-            launch=launch if self.keeps else None,
+            launch=msgspec.structs.replace(launch, env={}) if self.keeps else None,
         )
         agent.kept = self.keeps
         if self.keeps:
