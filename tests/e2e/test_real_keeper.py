@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,10 @@ class Work:
         return stored
 
 
+def ends(message: str, client: NativeClient, line: Line) -> bool:
+    return line["type"] == "turn.ended" and message in client.over
+
+
 def of(lines: list[Line], kind: str) -> list[Line]:
     return [line for line in lines if line["type"] == kind]
 
@@ -126,6 +131,6 @@ async def test_a_killed_gateway_changes_nothing_for_its_agents(gateway: GatewayP
     # They go on working in the same processes.
     for work in everything:
         sent = await work.client.send("SCRIPT:text")
-        await work.client.holds(lambda sent=sent, work=work: sent["message"] in work.client.over, "the next turn")
+        await work.client.until(partial(ends, sent["message"], work.client))
         assert len(of(await gateway.stored(work.client.session), "agent.started")) == 1
         await work.client.go()

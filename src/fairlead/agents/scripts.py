@@ -111,7 +111,7 @@ _CATALOGUE = {
     "slow": ("[ticks]", "a text that takes its time, four ticks a second"),
     "slowtool": ("[seconds]", "a Bash call that takes its time"),
     "bgbash": ("<command>", "a Bash call in the background"),
-    "loop": ("", "calls a tool for ever: for --max-turns and interrupts"),
+    "loop": ("[N]", "calls a tool N times, or for ever: for --max-turns and interrupts"),
     "mcp": ("<tool> [json]", "calls an MCP tool, with a=1, b=2 unless given"),
     "todo": ("", "writes a list of todos (where the agent has TodoWrite)"),
     "glob": ("[pattern]", "lists files (Glob, or Bash where the agent has none)"),
@@ -152,6 +152,9 @@ _TOUR = (
 )
 
 
+_ENDLESS = 1_000_000
+
+
 def catalogue() -> list[tuple[str, str, str]]:
     """Every script as (name, argument hint, description)."""
     return [(name, *about) for name, about in _CATALOGUE.items()]
@@ -177,7 +180,7 @@ def respond(call: Call) -> list[Block]:
             return [ToolUse("Edit", path | {"old_string": "hello", "new_string": "goodbye"})]
         case "twice" if call.step < 2:
             return [_bash(f"touch t{call.step + 1}", f"make t{call.step + 1}")]
-        case "loop":
+        case "loop" if call.step < _number(argument, _ENDLESS, _ENDLESS):
             return [_bash(f"echo loop {call.step}", "loop")]
         case _ if call.results:
             return _done(call.results[-1])
