@@ -1,4 +1,5 @@
-"""kill -9 of the gateway while real CLIs work at the keeper: each goes on to its true end, as if nothing had happened."""
+"""kill -9 of the gateway while real CLIs work at the keeper: each goes on to its true end, as if nothing had
+happened."""
 
 import asyncio
 import contextlib
@@ -88,8 +89,8 @@ def tool_runs(gateway: GatewayProcess) -> bool:
 
 @on_versions(core=True)
 async def test_a_killed_gateway_changes_nothing_for_its_agents(gateway: GatewayProcess, version: str) -> None:
-    """Five agents: one runs a tool, one waits for a permission, one waits in a hook, one has just got its prompt, one is
-    being started."""
+    """Five agents: one runs a tool, one waits for a permission, one waits in a hook, one has just got its prompt, one
+    is being started."""
     outside = gateway.folder / "outside.txt"
     outside.write_text("read me")
     numbers = parse_version(version)

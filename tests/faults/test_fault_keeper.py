@@ -4,7 +4,9 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +50,7 @@ async def test_one_turn_with_five_permissions_goes_through_three_stops(tmp_path:
         sent = await desk.send("SCRIPT:loop 5")
         (agent,) = await _started(gateway, desk)
         for number in range(5):
-            asked = await phone.until(lambda line, number=number: _asks(line, phone), patience=PATIENCE)
+            asked = await phone.until(partial(_asks, phone))
             if number in (0, 2, 4):
                 await stop(gateway)
                 for client in (desk, phone):
@@ -72,7 +74,7 @@ async def test_one_turn_with_five_permissions_goes_through_three_stops(tmp_path:
             await client.go()
 
 
-def _asks(line: dict[str, object], client: NativeClient) -> bool:
+def _asks(client: NativeClient, line: dict[str, Any]) -> bool:
     return line["type"] == "permission.asked" and line["request"] not in client.settled
 
 

@@ -191,15 +191,20 @@ async def undisturbed(gateway: GatewayProcess) -> dict[str, list[Line]]:
     sent: dict[str, str] = {}
     for script in KEPT_SCRIPTS:
         sent[script] = message = (await client.send(f"SCRIPT:{script}"))["message"]
-        settled: set[str] = set()
-        while message not in client.over:
-            await client.holds(lambda: message in client.over or _open(client, settled) is not None, script)
-            if message not in client.over and (asked := _open(client, settled)) is not None:
-                settled.add(asked["request"])
-                await client.ask("answer", **answer_to(asked))
+        await _allow_all(client, message)
     stored = await gateway.stored(client.session)
     await client.go()
     return {script: turn_of(stored, message) for script, message in sent.items()}
+
+
+async def _allow_all(client: NativeClient, message: str) -> None:
+    """Allow every request until the end of the message's turn."""
+    answered: set[str] = set()
+    while message not in client.over:
+        await client.holds(lambda: message in client.over or _open(client, answered) is not None, message)
+        if message not in client.over and (asked := _open(client, answered)) is not None:
+            answered.add(asked["request"])
+            await client.ask("answer", **answer_to(asked))
 
 
 def _open(client: NativeClient, settled: set[str]) -> Line | None:

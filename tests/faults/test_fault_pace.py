@@ -76,8 +76,8 @@ async def test_a_client_that_does_not_read_affects_no_other_client(tmp_path: Pat
 
 
 async def test_an_agent_is_as_fast_as_the_store(tmp_path: Path) -> None:
-    """The store accepts nothing for a while: the agent blocks in its own write; the gateway holds a few batches, and the
-    keeper its buffer."""
+    """The store accepts nothing for a while: the agent blocks in its own write, the gateway holds a few batches, and
+    the keeper its buffer."""
     async with GatewayProcess(tmp_path) as gateway:
         client, agent = await after_a_turn(gateway)
         written = written_by(agent)
