@@ -7,10 +7,11 @@ signals of the terminal must not reach the sandbox's monitor.
 
 Started by its path with a bare interpreter, so it imports nothing of ours. A hook between fork and exec would do the
 same, but is not safe in a process with threads. Arguments: `pipes` or `pty`; descriptors, separated by colons (input
-and output, or the one on which a failure is reported as an errno); the limits of open files (soft:hard, or empty);
+and output, or the one on which a failure is reported as an errno); the limits of open files (soft:hard);
 LC_CTYPE with an equals sign in front (empty if it is not set); the command of the program.
 """
 
+import contextlib
 import fcntl
 import os
 import resource
@@ -24,8 +25,8 @@ def main(kind: str, descriptors: list[int], limits: str, locale: str, argv: list
     os.environ.pop("LC_CTYPE", None)
     if locale:
         os.environ["LC_CTYPE"] = locale[1:]
-    if limits:
-        soft, hard = map(int, limits.split(":"))
+    soft, hard = map(int, limits.split(":"))
+    with contextlib.suppress(ValueError):  # if it was started with a lower limit, which cannot be raised
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)

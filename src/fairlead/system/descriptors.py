@@ -42,11 +42,17 @@ def restore_limit(pid: int) -> None:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, Descriptors.started_with)
 
 
-def launcher(kind: Literal["pipes", "pty"], descriptors: Sequence[int], env: Mapping[str, str]) -> list[str]:
-    """Return the command that stands before a program's own command: child_exec.py with its arguments.
+def child_limits() -> tuple[int, int]:
+    """Return the limits for children."""
+    return Descriptors.started_with or resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+def launcher(kind: Literal["pipes", "pty"], descriptors: Sequence[int | str], env: Mapping[str, str]) -> list[str]:
+    """Return the command that stands before a program's own command: child_exec.py with its arguments. A descriptor may
+    be a placeholder, if another process starts the command.
 
     It restores the original limit too: a program in a sandbox is not our child, so setting its limit from outside would
     come too late."""
-    limits = "" if Descriptors.started_with is None else "{}:{}".format(*Descriptors.started_with)
+    limits = "{}:{}".format(*child_limits())
     locale = f"={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
     return [sys.executable, "-I", "-S", _CHILD_EXEC, kind, ":".join(map(str, descriptors)), limits, locale]

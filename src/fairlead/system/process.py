@@ -71,7 +71,7 @@ def spawn(
     """Start `argv[0]`. Raises OSError when it cannot be started; then nothing is left behind."""
     if sandbox is not None:
         check_folder(cwd)
-        _check_program(argv[0], env, cwd)
+        check_program(argv[0], env, cwd)
     ours: list[int] = []
     theirs: list[int] = []
     try:
@@ -112,7 +112,7 @@ def _start(
     )
 
 
-def _check_program(program: str, env: Mapping[str, str], cwd: str) -> None:
+def check_program(program: str, env: Mapping[str, str], cwd: str) -> None:
     """Raise OSError for a program that cannot be started: bwrap would report that only as text."""
     named = os.path.join(cwd, program) if "/" in program else program
     if shutil.which(named, path=env.get("PATH", os.defpath)) is None:

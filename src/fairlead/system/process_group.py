@@ -128,7 +128,7 @@ class ProcessGroupLeader(ABC):
         self._end_group()
         code = self._popen.wait()
         self._reaped()
-        self._exited.set_result(_status(code, self._monitor))
+        self._exited.set_result(exit_status(code, self._monitor))
 
     def _end_group(self) -> None:
         """Kill the rest of the group. The child is dead and still holds its pid."""
@@ -139,7 +139,9 @@ class ProcessGroupLeader(ABC):
         self._reader.finish()
 
 
-def _status(code: int, monitor: bool) -> Exit:
+def exit_status(code: int, monitor: bool) -> Exit:
+    """Return the exit of a child from its code, which is negative for a signal. `monitor`: the child is the monitor of
+    a sandbox, and the exit that of the program inside."""
     if code < 0:
         return Exit(signal=-code)
     if monitor and code - _BY_SIGNAL in signal.valid_signals():

@@ -7,6 +7,7 @@ pid and its start mark, and nothing here sends a signal to a pid with another ma
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -108,6 +109,49 @@ def end_group(group: int) -> None:
     for _ in range(_SWEEPS):
         if not [kill(process, signal.SIGKILL) for process in _members(group)]:
             return
+
+
+class TerminalSession:
+    """The processes of a child on a PTY, in any process group: those of the session that it leads or, in a sandbox, of
+    the program's separate session."""
+
+    def __init__(self, leader: int) -> None:
+        self._leader = leader
+        self._first: Process | None = None
+        self._program: Process | None = None
+
+    def find_inside(self, report: bytes) -> None:
+        """Find the program's session from what the sandbox's monitor reported."""
+        if (found := re.search(rb'"child-pid": *(\d+)', report)) is not None:
+            first = int(found[1])
+            self._first = Process(first, start_mark(first))
+            self._program = program_inside(self._leader)
+
+    def members(self) -> list[Process]:
+        if self._first is None:
+            return session_members(self._leader)
+        if not is_alive(*self._first):
+            return []
+        below = set(descendants(self._first.pid))
+        if self._program is None:  # it ended before it was found: the remaining processes are its jobs
+            return list(below)
+        # Only below the first process: after the program's end another process may have the session's number.
+        return [process for process in session_members(self._program.pid) if process in below]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal all members. The leader must not be reaped yet."""
+        # A stopped process (Ctrl-Z) does not handle a signal until it continues.
+        for each in (number, signal.SIGCONT):
+            members = self.members()
+            for process in members:
+                kill(process, each)
+            if not members:  # this system cannot list them
+                signal_group(self._leader, each)
+
+    def end(self) -> None:
+        """Kill the members that are left when the leader is dead and not reaped yet."""
+        for process in self.members():
+            kill(process, signal.SIGKILL)
 
 
 def _members(group: int) -> list[Process]:

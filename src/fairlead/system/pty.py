@@ -9,13 +9,11 @@ import contextlib
 import fcntl
 import os
 import pty
-import re
 import signal
 import struct
 import subprocess
 import termios
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from fairlead.model.agents import Exit
 from fairlead.system.clock import Clock
@@ -23,18 +21,11 @@ from fairlead.system.descriptors import launcher
 from fairlead.system.pipes import PipeReader
 from fairlead.system.process import check_folder
 from fairlead.system.process_group import ProcessGroupLeader, StopTimeouts
-from fairlead.system.proctable import Process, descendants, is_alive, kill, program_inside, session_members, start_mark
+from fairlead.system.proctable import TerminalSession, descendants, kill
 from fairlead.system.sandbox import Sandbox
 
 _IUTF8 = 0x4000
 """The terminal's line editor erases whole characters; the same bit on Linux and macOS, without a name in 3.11."""
-
-
-class _Inside(NamedTuple):
-    """The first process of a sandbox, and the program if it was already running when it was looked up."""
-
-    first: Process
-    program: Process | None
 
 
 class PtyChild(ProcessGroupLeader):
@@ -42,7 +33,7 @@ class PtyChild(ProcessGroupLeader):
 
     def __init__(self, popen: "subprocess.Popen[bytes]", masters: tuple[int, int], slave: int, clock: Clock) -> None:
         self._slave = slave
-        self._inside: _Inside | None = None
+        self._session = TerminalSession(popen.pid)
         super().__init__(popen, *masters, clock)
 
     def offer(self, data: bytes) -> None:
@@ -70,40 +61,17 @@ class PtyChild(ProcessGroupLeader):
                 kill(process, signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        if not self.running:
-            return
-        # A stopped process (Ctrl-Z) does not handle a signal until it continues.
-        for each in (number, signal.SIGCONT):
-            members = self._members()
-            for process in members:
-                kill(process, each)
-            if not members:  # this system cannot list them
-                self._signal_group(each)
+        if self.running:
+            self._session.signal(number)
 
-    def find_program_session(self, monitor: bytes) -> None:
+    def find_program_session(self, report: bytes) -> None:
         """Find the separate session of the program in a sandbox, from the report of the sandbox's monitor."""
-        if (found := re.search(rb'"child-pid": *(\d+)', monitor)) is not None:
-            first = int(found[1])
-            self._inside = _Inside(Process(first, start_mark(first)), program_inside(self.pid))
-
-    def _members(self) -> list[Process]:
-        """Return all processes of its session, in any process group."""
-        if self._inside is None:
-            return session_members(self.pid)
-        first, program = self._inside
-        if not is_alive(*first):
-            return []
-        below = set(descendants(first.pid))
-        if program is None:  # it ended before it was found: the remaining processes are its jobs
-            return list(below)
-        # Only below the first process: after the program's end another process may have the session's number.
-        return [process for process in session_members(program.pid) if process in below]
+        self._session.find_inside(report)
 
     def _end_group(self) -> None:
         """Kill the jobs of the session too: the leader is dead, and its number still means this session."""
         super()._end_group()
-        for process in self._members():
-            kill(process, signal.SIGKILL)
+        self._session.end()
 
     def _reaped(self) -> None:
         super()._reaped()

@@ -1,0 +1,325 @@
+"""The keeper's process: its socket, its connections and its children around the pure state (state.py).
+
+Started by `start_keeper` in client.py with a bare interpreter; the program that is started first ends as soon as the
+keeper listens. It imports the standard library and the few modules of ours that need nothing else, all at its start:
+the package may be replaced on disk while it runs.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+import socket
+import sys
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from typing import assert_never
+
+from fairlead.keeper import address, children
+from fairlead.keeper import effects as do
+from fairlead.keeper.children import Child
+from fairlead.keeper.frames import FrameDecoder, MalformedFrame
+from fairlead.keeper.log import KeeperLog
+from fairlead.keeper.state import KeeperState
+from fairlead.system.clock import Clock, SystemClock, Timer
+
+_QUEUE = 1 << 20
+"""Bytes that may wait in a connection before its gateway counts as slow."""
+
+
+class GatewayConnection(asyncio.Protocol):
+    """One connection, of a gateway or of a program that looks whether a keeper answers."""
+
+    def __init__(self, daemon: "Daemon", number: int) -> None:
+        self._daemon = daemon
+        self._number = number
+        self._decoder = FrameDecoder()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if not address.is_own(transport.get_extra_info("socket")):
+            self._daemon.log.write("a connection of another user is refused")
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(high=_QUEUE)
+        self._daemon.connections[self._number] = self
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._decoder.feed(data):
+                if self.is_closed:
+                    return
+                self._daemon.perform(self._daemon.state.received(self._number, frame))
+        except MalformedFrame as error:
+            self._daemon.perform(self._daemon.state.bad_frame(self._number, error))
+        except Exception as error:  # a mistake of ours must not end the processes
+            self._daemon.log.write(traceback.format_exc())
+            self._daemon.perform(self._daemon.state.bad_frame(self._number, MalformedFrame(repr(error))))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._daemon.connections.pop(self._number, None) is not None:
+            self._daemon.perform(self._daemon.state.closed(self._number))
+
+    def pause_writing(self) -> None:
+        self._daemon.perform(self._daemon.state.congested(self._number, True))
+
+    def resume_writing(self) -> None:
+        self._daemon.perform(self._daemon.state.congested(self._number, False))
+
+    @property
+    def is_closed(self) -> bool:
+        return self._number not in self._daemon.connections
+
+    def send(self, frame: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frame)
+
+    def close(self) -> None:
+        self._daemon.connections.pop(self._number, None)
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Daemon:
+    """Performs the effects of the state, and reports events to it."""
+
+    def __init__(self, folder: int, listener: socket.socket, clock: Clock) -> None:
+        self._folder = folder
+        self._listener = listener
+        self._socket_file = os.stat(address.NAME, dir_fd=folder)
+        self._clock = clock
+        self._timers: dict[tuple[str, int], Timer] = {}
+        self._children: dict[int, Child] = {}
+        self._starting: set[asyncio.Task[None]] = set()
+        self._waiting: deque[do.Effect] = deque()
+        self._performing = False
+        self._count = 0
+        self._over = asyncio.Event()
+        self.log = KeeperLog(folder)
+        self.state = KeeperState()
+        self.connections: dict[int, GatewayConnection] = {}
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: self._log_error(context))
+        loop.add_signal_handler(signal.SIGCHLD, self._reap_dead)
+        self.log.write(f"listens, Python {sys.version.split()[0]}")
+        self.perform(self.state.begin())
+        await loop.create_unix_server(self._connection, sock=self._listener)
+        await self._over.wait()
+        self.log.write("ends: there is no process and no gateway")
+
+    def _connection(self) -> GatewayConnection:
+        self._count += 1
+        return GatewayConnection(self, self._count)
+
+    def perform(self, effects: list[do.Effect]) -> None:
+        """Perform effects and those that follow from them, in order, also if called while this is going on."""
+        self._waiting.extend(effects)
+        if self._performing:
+            return
+        self._performing = True
+        try:
+            while self._waiting:
+                try:
+                    self._perform_one(self._waiting.popleft())
+                except Exception:
+                    self.log.write(traceback.format_exc())
+        finally:
+            self._performing = False
+
+    def _perform_one(self, effect: do.Effect) -> None:
+        match effect:
+            case do.SendFrame(connection, frame):
+                if connection in self.connections:
+                    self.connections[connection].send(frame)
+            case do.WriteChunk(number, data):
+                self._write(number, data)
+            case do.WatchOutput(number, on):
+                if number in self._children:
+                    self._children[number].watch_output(on)
+            case do.AwaitInput(number):
+                if number in self._children:
+                    self._children[number].await_input()
+            case do.CloseChildInput(number):
+                if number in self._children:
+                    self._children[number].close_input()
+            case do.SetSize(number, columns, rows):
+                if number in self._children:
+                    self._children[number].resize(columns, rows)
+            case do.SignalChild(number, step):
+                if number in self._children:
+                    self._children[number].signal(step)
+            case do.SweepChild(number):
+                if number in self._children:
+                    self._children[number].sweep()
+            case do.StartChild(number, command):
+                task = asyncio.get_running_loop().create_task(self._start(number, command))
+                self._starting.add(task)
+                task.add_done_callback(self._starting.discard)
+            case do.SetTimer(name, seconds):
+                self._set_timer(name, seconds)
+            case do.CloseConnection(connection):
+                if connection in self.connections:
+                    self.connections[connection].close()
+            case do.LogLine(text):
+                self.log.write(text)
+            case do.QuitKeeper():
+                self._quit()
+            case _:
+                assert_never(effect)
+
+    # --- children
+
+    async def _start(self, number: int, command: do.Command) -> None:
+        try:
+            child = await children.start(number, command, self)
+        except OSError as error:
+            self.perform(self.state.not_started(number, error.errno or 0, error.strerror or "", _text(error.filename)))
+        except Exception as error:
+            self.perform(self.state.not_started(number, 0, str(error), None))
+        else:
+            self._children[number] = child
+            self.perform(self.state.started(number, child.pid, child.started))
+            child.listen()
+            self._reap_dead()
+
+    def _reap_dead(self) -> None:
+        for child in list(self._children.values()):
+            if child.is_dead():
+                code = child.reap()
+                self.perform(self.state.exited(child.number, code, child.is_monitor))
+                del self._children[child.number]
+
+    def _write(self, number: int, data: bytes) -> None:
+        if number not in self._children:
+            return
+        try:
+            count = self._children[number].write(data)
+        except OSError:
+            self.perform(self.state.input_broken(number))
+        else:
+            self.perform(self.state.wrote(number, count))
+
+    def has_output(self, number: int, data: bytes) -> None:
+        self.perform(self.state.output(number, data))
+
+    def output_has_ended(self, number: int) -> None:
+        self.perform(self.state.output_ended(number))
+
+    def has_stderr(self, number: int, data: bytes) -> None:
+        self.perform(self.state.stderr(number, data))
+
+    def input_is_ready(self, number: int) -> None:
+        self.perform(self.state.input_ready(number))
+
+    # --- time and end
+
+    def _set_timer(self, name: tuple[str, int], seconds: float | None) -> None:
+        if (old := self._timers.pop(name, None)) is not None:
+            old.cancel()
+        if seconds is not None:
+            self._timers[name] = self._clock.call_later(seconds, lambda: self._ring(name))
+
+    def _ring(self, name: tuple[str, int]) -> None:
+        del self._timers[name]
+        self.perform(self.state.timer(name))
+
+    def _quit(self) -> None:
+        """Remove the socket, unless it is another keeper's, and end. A gateway that has just connected finds the
+        connection closed, and starts another keeper."""
+        with contextlib.suppress(OSError), _locked(self._folder):
+            found = os.stat(address.NAME, dir_fd=self._folder)
+            if (found.st_dev, found.st_ino) == (self._socket_file.st_dev, self._socket_file.st_ino):
+                os.unlink(address.NAME, dir_fd=self._folder)
+        self._over.set()
+
+    def _log_error(self, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        lines = traceback.format_exception(error) if isinstance(error, BaseException) else [str(context.get("message"))]
+        self.log.write("".join(lines))
+
+
+def _text(filename: object) -> str | None:
+    return os.fsdecode(filename) if isinstance(filename, str | bytes) else None
+
+
+@contextlib.contextmanager
+def _locked(folder: int) -> Iterator[None]:
+    """Hold the lock of those who create or remove the socket."""
+    lock = os.open(address.LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def listen(data: str) -> tuple[int, socket.socket] | None:
+    """Return a descriptor of the data folder and the listening socket, or None if another keeper answers there."""
+    folder = os.open(data, os.O_PATH | os.O_DIRECTORY)
+    with address.short_path(data) as path, _locked(folder):
+        if _answers(path):
+            return None
+        with contextlib.suppress(FileNotFoundError):  # of a keeper that is dead
+            os.unlink(address.NAME, dir_fd=folder)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        listener.bind(path)
+        os.umask(before)
+        # Before the lock is released: from now on the keeper answers.
+        listener.listen()
+        return folder, listener
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:  # its queue is full
+            return True
+        except OSError:
+            return False
+        return True
+
+
+def _detach() -> None:
+    """Leave everything that belongs to the gateway: its session, its folder, its streams, its settings of signals."""
+    os.setsid()
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
+    # A signal that is ignored would be ignored by the children too; one that is handled is not.
+    # Python itself ignores SIGPIPE and SIGXFSZ, and resets them in children.
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
+        signal.signal(number, signal.SIG_DFL)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    with contextlib.suppress(OSError, ValueError):
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def main(data: str) -> None:
+    """Become the keeper of a data folder. Returns in the program that was started, when a keeper listens there."""
+    try:
+        found = listen(data)
+    except OSError as error:
+        sys.exit(f"{error.strerror}: {error.filename or data}")
+    if found is None or os.fork():
+        return
+    _detach()
+    folder, listener = found
+
+    async def run() -> None:
+        await Daemon(folder, listener, SystemClock()).run()
+
+    asyncio.run(run())
