@@ -1,4 +1,4 @@
-"""The law of a saved terminal: restored, and with the rest of the output, it is the same as one that was never saved."""
+"""The law of a saved terminal: restored, with the rest of the output, it is the same as one that was never saved."""
 
 from collections.abc import Sequence
 

@@ -209,8 +209,9 @@ class PtySession:
         self._stopping = True
         self._eased.set()
         await self._child.end(self._patience)
-        # A process that hangs in the kernel survives even SIGKILL: do not wait for it.
-        return Exit() if self._child.running else await self.wait()
+        if not self._child.running:  # a process that hangs in the kernel survives even SIGKILL: do not wait for it
+            await asyncio.wait({self._running})
+        return self.exit or Exit()
 
     async def detach(self) -> None:
         """Leave the program running for the next gateway, which restores the terminal. It must be at the keeper."""

@@ -103,13 +103,11 @@ class TerminalRegistry:
             terminal = PtySession(
                 tag.name,
                 KeptChild(process, self._clock, memo),
-                Program(
-                    argv=(), env={}, cwd="", size=tag.size, shell=tag.shell, recording=tag.recording, tag=tag.more
-                ),
+                Program(argv=(), env={}, cwd="", size=tag.size, shell=tag.shell, recording=tag.recording, tag=tag.more),
                 self._clock,
                 self._patience,
                 self._turn,
-                memo and memo.saved,
+                memo.saved if memo is not None else None,
             )
             log.info("terminal restored", extra={"terminal": tag.name, "pid": process.pid})
             self._terminals[tag.name] = self._unadopted[tag.name] = terminal

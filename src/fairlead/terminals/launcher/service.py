@@ -11,6 +11,7 @@ import os
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -96,7 +97,7 @@ class ProgramLauncher:
             for known in terminal.notes.get(KEYS, ()):
                 self._attend(known, SessionId(session_of_terminal(name)), "terminal", terminal)
             if "command" in terminal.tag and not terminal.notes.get(TYPED):
-                self._begin(name, self._type(terminal, terminal.tag["command"]))
+                self._begin(name, partial(self._type, terminal, terminal.tag["command"]))
         for stored, link in (await self._documents.list(LINKS)).items():
             session = SessionId(stored)
             terminal = self._shells.find(session_terminal(session))
@@ -138,7 +139,7 @@ class ProgramLauncher:
         program = self._shells.program(who.user, name.rpartition("/")[2][:16], folder, wanted.size, argv)
         if wanted.command:
             program = msgspec.structs.replace(program, tag={**program.tag, "command": wanted.command})
-        begun = await asyncio.shield(self._beginning.get(name) or self._begin(name, self._started(name, program)))
+        begun = await asyncio.shield(self._begin(name, partial(self._started, name, program)))
         resumed = wanted.session if resumes(self._shells.settings.providers, wanted) else ""
         at = self._clock.monotonic()
 
@@ -149,10 +150,12 @@ class ProgramLauncher:
 
         return AttachTarget(begun, _attached(folder, wanted, resumed=resumed, lost=lost), True, again)
 
-    def _begin(self, name: str, work: Coroutine[Any, Any, PtySession]) -> asyncio.Task[PtySession]:
-        """Start a program: a client that comes while it starts for one that has left gets the same."""
-        task = self._beginning[name] = self._tasks.spawn(work, awaited=True)
-        task.add_done_callback(lambda ended: self._beginning.get(name) is ended and self._beginning.pop(name))
+    def _begin(self, name: str, start: Callable[[], Coroutine[Any, Any, PtySession]]) -> asyncio.Task[PtySession]:
+        """Start a program once: a client that comes while it starts for one that has left gets the same."""
+        task = self._beginning.get(name)
+        if task is None:
+            task = self._beginning[name] = self._tasks.spawn(start(), awaited=True)
+            task.add_done_callback(lambda ended: self._beginning.get(name) is ended and self._beginning.pop(name))
         return task
 
     async def _started(self, name: str, program: Program) -> PtySession:
