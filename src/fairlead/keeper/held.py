@@ -22,6 +22,7 @@ class Held:
         self.memo = b""
         self.exit: tuple[int, bool] | None = None
         self.abandoned = False
+        """No gateway wants its exit."""
         self.steps: list[tuple[str, float]] | None = None
         """The steps of a stop that are still to come; None if it is not being stopped."""
 

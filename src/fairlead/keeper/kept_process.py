@@ -12,6 +12,7 @@ import msgspec
 
 from fairlead.keeper import messages as say
 from fairlead.keeper.buffers import KEYS, STDERR_TAIL, WINDOW
+from fairlead.keeper.frames import MalformedFrame
 from fairlead.model.agents import Exit
 from fairlead.system.pipes import WRITE_AHEAD, PipeClosed, Take
 from fairlead.system.process_group import StopTimeouts, exit_status
@@ -40,6 +41,7 @@ class KeptProcess:
         self._exit = None if entry.exit is None else exit_status(*entry.exit)
         self._exited = asyncio.Event()
         self._unkillable = asyncio.Event()
+        self._stopping = 0
         self._lost = False
         self._stderr = b""
         # The reader.
@@ -126,7 +128,9 @@ class KeptProcess:
         while self._ahead >= WRITE_AHEAD and self._input_open:
             self._confirmed.clear()
             await self._confirmed.wait()
-        if not self._input_open and not (key in self._keys and not self._lost):
+        if not self._input_open:
+            if key and key in self._keys and not self._lost:
+                return
             raise self._closed()
         self._last = (self._last + 1) % (1 << 32)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -169,13 +173,16 @@ class KeptProcess:
         The keeper makes the steps: they go on if the caller is cancelled, or this gateway ends."""
         if self.running:
             self._send(say.StopProcess(self.number, patience.close, patience.terminate, patience.kill))
+        if not self._stopping:
+            self._unkillable.clear()
+        self._stopping += 1
         waits = [asyncio.ensure_future(event.wait()) for event in (self._exited, self._unkillable)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._stopping -= 1
             for each in waits:
                 each.cancel()
-        self._unkillable.clear()
         status = await self.wait() if self._exited.is_set() else Exit()
         return status if self.on_terminal else msgspec.structs.replace(status, stderr=self.stderr)
 
@@ -206,7 +213,7 @@ class KeptProcess:
                 self._refused = True
                 self._more.set()
             case _:
-                raise ValueError(f"a {type(message).__name__} of a process")
+                raise MalformedFrame(f"a {type(message).__name__}, which only a gateway sends")
 
     def lose(self) -> None:
         """The connection to the keeper ended."""

@@ -48,7 +48,7 @@ class KeeperState:
             else:
                 self._handle(connection, message)
         except MalformedFrame as error:
-            self.bad_frame(connection, error)
+            return self.bad_frame(connection, error)
         return self._result()
 
     def bad_frame(self, connection: int, error: MalformedFrame) -> list[do.Effect]:
@@ -81,10 +81,9 @@ class KeeperState:
         for held in self._held.values():
             self._do(do.SetTimer((_ORPHAN, held.number), None))
             self._send(held.entry(0))
-        self._send(say.Listed())
-        for held in self._held.values():
             held.stderr.rewind()
-            self._push(held)
+            self._send_stderr(held)
+        self._send(say.Listed())
 
     def _leave(self, connection: int) -> None:
         if connection != self._gateway:
@@ -107,9 +106,11 @@ class KeeperState:
                     self._do(do.QuitKeeper())
             case say.WriteInput(process, number) if process not in self._held:
                 self._send(say.Wrote(process, number, False))
+            case say.Hello() | say.Listed() | say.SpawnFailed():
+                raise MalformedFrame(f"a {type(message).__name__}, which is not expected here")
             case _:
                 # A process that was just forgotten may still get messages.
-                if (held := self._held.get(getattr(message, "process", 0))) is not None:
+                if (held := self._held.get(message.process)) is not None:
                     self._handle_for(held, message)
 
     def _handle_for(self, held: Held, message: say.Message) -> None:
@@ -148,8 +149,9 @@ class KeeperState:
             case say.Forget():
                 if held.exit is not None:
                     self._forget(held)
+                held.abandoned = True
             case _:
-                raise MalformedFrame(f"a {type(message).__name__}, which only a keeper sends")
+                raise MalformedFrame(f"a {type(message).__name__}, which is not expected here")
 
     # --- start and end of a process
 

@@ -2,6 +2,8 @@
 
 A pid alone does not identify a process for long, since the system reuses the numbers: a process is identified by its
 pid and its start mark, and nothing here sends a signal to a pid with another mark than the recorded one.
+
+The keeper's process imports this module: only the standard library, and of that not more than needed.
 """
 
 import asyncio
@@ -11,13 +13,12 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from fairlead.system.clock import Clock
 
-_PROC = Path("/proc")
-_HAS_PROC = (_PROC / "self" / "stat").exists()
+_PROC = "/proc"
+_HAS_PROC = os.path.exists(f"{_PROC}/self/stat")
 PROGRAM = "bwrap"
 """The program name of the outer process of every sandbox."""
 _SWEEPS = 10
@@ -166,7 +167,7 @@ def _members(group: int) -> list[Process]:
 def _depth(pid: int) -> tuple[int, int]:
     """Return the depth of a process in PID namespaces, ours being 1, and its number in the innermost."""
     try:
-        text = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
+        text = _read(f"{pid}/status")
     except (FileNotFoundError, ProcessLookupError):
         return 0, 0
     numbers = next((line.split()[1:] for line in text.splitlines() if line.startswith("NSpid:")), ["0"])
@@ -244,9 +245,14 @@ def _processes() -> Iterator[tuple[int, _Stat]]:
             yield int(entry), stat
 
 
+def _read(name: str) -> str:
+    with open(f"{_PROC}/{name}", encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
 def _stat(pid: int) -> _Stat | None:
     try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="ascii", errors="replace")
+        text = _read(f"{pid}/stat")
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The command name is in brackets and may contain any character, also brackets: the fields start after the last one.
@@ -257,7 +263,7 @@ def _stat(pid: int) -> _Stat | None:
 
 def _boot_id() -> str:
     try:
-        return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return _read("sys/kernel/random/boot_id").strip()
     except OSError:
         return ""
 
