@@ -184,8 +184,9 @@ async def test_program_is_ended_after_its_last_watcher_has_left_for_long(gateway
     await gateways.clock.advance(2 * IDLE)
     await gateways.restart(away_s=60)
     await watching.aclose()
+    await gateways.clock.advance(IDLE / 2)
     gateways.program.print(b"output is not a watcher")
-    await gateways.clock.advance(IDLE - 1)
+    await gateways.clock.advance(IDLE / 2 - 1)
     assert gateways.program.exit is None
     await gateways.clock.advance(1)
     await until(lambda: gateways.program.forgotten)
@@ -193,6 +194,18 @@ async def test_program_is_ended_after_its_last_watcher_has_left_for_long(gateway
 
 async def test_command_is_typed_once(gateways: ShellGateways) -> None:
     await _command_entered(gateways)
+    gateways.program.keys.clear()  # the keeper does not remember all of them for ever
+    await gateways.restart()
+    await gateways.clock.advance(PROMPT_SECONDS)
+    assert gateways.program.typed == [b"{ make\r}; exit\r"]
+
+
+async def test_command_is_typed_once_by_a_gateway_that_is_killed_at_once(
+    gateways: ShellGateways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as killed:
+        killed.setattr(PtySession, "note", lambda *_, **__: None)
+        await _command_entered(gateways)
     await gateways.restart()
     await gateways.clock.advance(PROMPT_SECONDS)
     assert gateways.program.typed == [b"{ make\r}; exit\r"]
@@ -228,6 +241,7 @@ async def test_session_in_a_terminal_is_entered_again(gateways: ShellGateways) -
 async def test_link_of_a_session_is_restored_when_its_program_ends_after_a_restart(gateways: ShellGateways) -> None:
     await gateways.enter(provider="claude", session=SESSION, resume=True)
     await gateways.restart()
+    await gateways.clock.advance(1)
     assert gateways.core.links[SESSION] == "terminal"
     gateways.program.end(Exit(code=0))
     await until(lambda: gateways.core.links[SESSION] == "stdio")

@@ -108,6 +108,15 @@ async def test_query_is_answered_once(gateways: Gateways) -> None:
     assert len(gateways.program.typed) == 3
 
 
+async def test_next_query_after_a_saved_answer_is_answered(gateways: Gateways) -> None:
+    terminal = await gateways.open()
+    await printed(terminal, gateways.program, b"ab\x1b[6n")
+    await gateways.clock.advance(children.SAVE_SECONDS)
+    again = await gateways.restored()
+    await printed(again, gateways.program, b"c\x1b[6n")
+    await until(lambda: gateways.program.typed == [b"\x1b[1;3R", b"\x1b[1;4R"])
+
+
 async def test_many_queries_are_answered_once(gateways: Gateways) -> None:
     """The keeper remembers 1,000 keys."""
     terminal = await gateways.open()
@@ -214,7 +223,10 @@ async def test_notice_of_the_gateway_is_restored(gateways: Gateways) -> None:
 
 async def test_time_since_the_last_watcher_left_goes_on(gateways: Gateways) -> None:
     terminal = await gateways.open()
-    await first_output(terminal)
+    watching = terminal.watch("me")
+    await anext(watching)
+    await gateways.clock.advance(10)
+    await watching.aclose()
     await gateways.clock.advance(100)
     again = await gateways.restored(away_s=50)
     assert again.left is not None and gateways.clock.monotonic() - again.left == 150
@@ -272,9 +284,9 @@ async def test_stop_ends_a_restored_program(gateways: Gateways) -> None:
 async def test_detached_programs_continue(gateways: Gateways) -> None:
     terminal = await gateways.open()
     waiting = asyncio.create_task(terminal.wait())
-    await printed(terminal, gateways.program, b"hello")
+    await printed(terminal, gateways.program, b"hello\r\nhttps://example.org/")
     await gateways.terminals.close(detach=True)
-    assert gateways.program.exit is None and gateways.program.base == 5
+    assert gateways.program.exit is None and gateways.program.data == b""
     memo = decode_memo(gateways.program.memo)
     assert memo is not None and memo.saved.state.drawn
     # It has not ended: its owner must not hear that it has.
@@ -398,7 +410,8 @@ async def test_recording_continues_without_a_gap_or_a_repetition(gateways: Gatew
     terminal = await gateways.open(recording=str(path))
     await printed(terminal, gateways.program, b"one ")
     await gateways.clock.advance(children.SAVE_SECONDS)
-    await printed(terminal, gateways.program, b"two ")
+    for letter in (b"t", b"w", b"o", b" "):
+        await printed(terminal, gateways.program, letter)
     await on_disk(path, lambda: recorded(path) == "one two ")
     again = await gateways.restored(away_s=60)
     await printed(again, gateways.program, b"three")

@@ -139,6 +139,30 @@ def test_screen_that_cannot_be_encoded_is_saved_as_a_drawing(monkeypatch: pytest
     assert TerminalState.restore(saved).emulator.lines() == ("one", "two")
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"x", b"\x1b[3b"),
+        (b"x\x1b[31m", b"\x1b[3b"),
+        (b"e", "\u0301".encode()),
+        (("e" + 7 * "\u0301").encode(), ("\u0301" * 3).encode()),
+        (b"\x1b[A", "\u0301".encode()),
+        ("é".encode()[:1], "é".encode()[1:]),
+        (b"\x1b[3", b"1mred"),
+        (b"\x1b[?1049", b"hother"),
+        (b"\x1b[6", b"n"),
+    ],
+)
+def test_output_continues_where_it_was_cut(before: bytes, after: bytes) -> None:
+    undisturbed, restarted = (Shown(TerminalState(Size(12, 2), keeps_tail=True)) for _ in range(2))
+    for terminal in (undisturbed, restarted):
+        terminal.take(before)
+    restarted.restart()
+    for terminal in (undisturbed, restarted):
+        terminal.take(after)
+    assert_same(undisturbed, restarted)
+
+
 @pytest.mark.parametrize("introducer", ["\x1b]2;", "\x1bP", "\x1b_", "\x1b[1;"])
 def test_oversized_sequence_is_dropped_across_a_restart(introducer: str) -> None:
     undisturbed, restarted = (Shown(TerminalState(Size(12, 2), keeps_tail=True)) for _ in range(2))
