@@ -6,7 +6,7 @@ protocol defines.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -60,7 +60,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     `shell`: the program belongs to a person. It keeps the size that its last watcher left, keeps its latest output for
     raw watchers, and waits a while when all its watchers lag; an agent never waits. `recording`: the file to which its
-    output is recorded; empty for none."""
+    output is recorded; empty for none. `tag`: what its owner needs to find and continue it after a restart of the
+    gateway, as JSON."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -68,6 +69,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     size: Size = Size()
     shell: bool = False
     recording: str = ""
+    tag: Mapping[str, Any] = {}
 
 
 class Terminal(Protocol):
