@@ -48,7 +48,7 @@ class RunbookAgent(LineDriver):
         permit = wire.Permit(id=request, allow=decision.behavior == "allow", reason=decision.message)
         await self._link.send(wire.encode(wire.Cancel() if decision.interrupt else permit) + b"\n")
 
-    async def write(self, record: Record) -> None:
+    async def write(self, record: Record, *, again: bool = False) -> None:
         await self._link.send(record.raw + b"\n")
 
     async def interrupt(self) -> None:

@@ -36,6 +36,12 @@ class KeeperAccess:
         """A process that the keeper had at the start. The caller is now responsible for it."""
         return self._found.pop((pid, started), None)
 
+    def take(self, kind: str) -> list[KeptProcess]:
+        """All processes of this kind that the keeper had at the start, the oldest first. The caller is now responsible
+        for them."""
+        keys = [key for key, process in self._found.items() if process.tag.get("kind") == kind]
+        return [self._found.pop(key) for key in keys]
+
     async def end_unknown(self, kind: str, known: Collection[tuple[int, str]]) -> None:
         """End the processes of this kind that are not among the `known` pids with start marks: the gateway was killed
         before it had recorded them, so they have got no input."""

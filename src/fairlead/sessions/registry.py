@@ -208,7 +208,14 @@ class Registry:
     async def _adopt(self, child: ProcessInfo) -> None:
         session = await self._recovering(child)
         if session is not None:
+            # Before the gateway listens: programs of the agent try again as soon as it does.
+            self.services.restore_access(child.session, session.core.state.owner, child.access)
             self.tasks.spawn(adopt(session.supervisor, child))
+
+    async def recovered(self) -> None:
+        """Wait until the processes of an earlier gateway are adopted, or known to be gone."""
+        for session in self.all_loaded():
+            await session.supervisor.recovered.wait()
 
     async def _recovering(self, child: ProcessInfo) -> Session | None:
         """The session of a process of an earlier gateway. It sends no messages until the process is known."""

@@ -92,6 +92,10 @@ class Terminal(Protocol):
         """Whether it has any watchers now."""
 
     @property
+    def survives(self) -> bool:
+        """Whether the program continues when the gateway ends."""
+
+    @property
     def screen(self) -> Screen: ...
 
     async def changed(self, version: int) -> Screen:
@@ -126,6 +130,9 @@ class Terminals(Protocol):
 
     def find(self, name: str) -> Terminal | None:
         """The last terminal of that name; one that has ended is kept for a while."""
+
+    def adopted(self, name: str) -> Terminal | None:
+        """The terminal of that name of an earlier gateway, for its owner, who continues it; None if there is none."""
 
 
 # --- a terminal on a socket

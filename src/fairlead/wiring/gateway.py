@@ -35,6 +35,7 @@ from fairlead.stores.sqlite import SqliteStore
 from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
 from fairlead.system.services import ServiceContext
+from fairlead.terminals.memo import KIND as TERMINAL
 from fairlead.terminals.registry import TerminalRegistry
 from fairlead.transcripts.database import FILE as TRANSCRIPTS
 from fairlead.transcripts.database import TranscriptDatabase
@@ -110,13 +111,15 @@ class RunningGateway:
         sandbox = await self._choose_sandbox()
         core, context, kinds, agent = await self._build_core(stack, protocols, network, store, credentials, sandbox)
         self.core = core
+        terminals = context.get(TerminalRegistry)
         self.operation = GatewayOperation(
             core.registry,
             stop=self.stop,
-            terminals=lambda: len(context.get(TerminalRegistry).names()),
+            terminals=lambda: len(terminals.names()),
             detaches=self._keeper is not None and config.on_stop == "detach",
         )
         services = JoinedServices(context)
+        stack.push_async_callback(lambda: terminals.close(detach=self.operation.detaches))
         services.stop_with(stack, lambda: core.registry.stop(detach=self.operation.detaches))
         webui = WebUi()
         cleanup = RemovalCleanup(
@@ -159,6 +162,7 @@ class RunningGateway:
         await cleanup.start()
         await warn_about_shared_sessions(store)
         await services.start()
+        core.registry.tasks.spawn(self._end_unadopted(terminals))
         return GatewayInfo(
             url=config.public_url or self._runner.urls[0],
             urls=self._runner.urls,
@@ -169,6 +173,10 @@ class RunningGateway:
             exposed=sandbox.exposed,
             doors=tuple(network.doors),
         )
+
+    async def _end_unadopted(self, terminals: TerminalRegistry) -> None:
+        await self.core.registry.recovered()
+        await terminals.end_unadopted()
 
     async def _choose_sandbox(self) -> ChosenSandbox:
         settings.make_settings_folder(self._env)
@@ -192,7 +200,9 @@ class RunningGateway:
         await uploads.start()
         confined = agents.agents_sandbox(config, env, sandbox.sandbox)
         terminals = TerminalRegistry(clock, config.max_terminals, agents=confined, people=sandbox.sandbox)
-        stack.push_async_callback(terminals.close)
+        if self._keeper is not None:
+            terminals.keeper, terminals.orphan_s = self._keeper.open, self._keeper.orphan_s
+            terminals.restore(self._keeper.take(TERMINAL), lambda user: credentials.users.get(user) is not None)
         kinds = agents.agent_kinds(
             config, env, clock, credentials.agents, network.address, terminals, confined, self._keeper
         )

@@ -26,7 +26,7 @@ from fairlead.agents.claude.transcripts.paths import config_folder, existing_tra
 from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default_homes, settings_files
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import HookServer
-from fairlead.agents.claude.tui.launcher import open_terminal
+from fairlead.agents.claude.tui.launcher import adopt_terminal, open_terminal
 from fairlead.agents.claude.versions import Abilities, Version, dotted, parse_version
 from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.markers import InterruptMarker, TypedPrompt, encode_marker
@@ -59,7 +59,7 @@ from fairlead.system.clock import Clock
 from fairlead.system.process import ChildProcess, wait_orphan
 from fairlead.system.proctable import Process
 from fairlead.system.spill import SpillFiles
-from fairlead.terminals.api import Terminal, Terminals
+from fairlead.terminals.api import Terminal, Terminals, session_terminal
 
 WRITING_TRIES = 10
 WRITING_SECONDS = 0.1
@@ -176,11 +176,13 @@ class ClaudeKind:
             session=prepared.launch.session,
         )
 
-    async def adopt(self, child: ProcessInfo, sink: AgentSink, stored: StoredOutput) -> ClaudeAgent:
+    async def adopt(self, child: ProcessInfo, sink: AgentSink, stored: StoredOutput) -> ClaudeAgent | ClaudeTerminal:
         """Connect again to a CLI at the keeper. It was initialized by the gateway that started it."""
         version = parse_version(child.version)
         if version is None or child.launch is None:
             raise NotFound("process", str(child.pid))
+        if child.in_terminal:
+            return await self._adopt_terminal(child, child.launch, version, sink, stored)
         link = adopt_link(self._keeper, child, stored, self._clock, self._settings.patience)
         spill = self._spill(child.launch)
         agent = ClaudeAgent(link, sink, self._clock, version, spill, Path(child.transcript))
@@ -201,7 +203,7 @@ class ClaudeKind:
             at=self._clock.now_ms(),
             dials_in=isinstance(link, ClaudeDialIn),
             in_terminal=not isinstance(link, StdioLink | KeptLink | ClaudeDialIn),
-            kept=isinstance(link, KeptLink),
+            kept=isinstance(link, KeptLink) or (not isinstance(link, StdioLink | ClaudeDialIn) and link.survives),
             version=dotted(prepared.version),
             launch=msgspec.structs.replace(prepared.launch, env={}),
         )
@@ -248,6 +250,30 @@ class ClaudeKind:
             raise
         await agent.start()
         self._type_into(agent, prepared.agent_session)
+        return agent
+
+    async def _adopt_terminal(
+        self, child: ProcessInfo, launch: Launch, version: Version, sink: AgentSink, stored: StoredOutput
+    ) -> ClaudeTerminal:
+        name = session_terminal(child.session)
+        found = None if self._terminals is None else self._terminals.adopted(name)
+        if found is None or self._hooks is None or (found.pid, found.started) != (child.pid, child.started):
+            if self._tokens is not None:
+                self._tokens.revoke(child.session)
+            raise NotFound("terminal", name)
+        prepared = PreparedLaunch(
+            launch=launch,
+            version=version,
+            command=(),
+            env={},
+            cwd=child.cwd,
+            agent_session=child.agent_session,
+            transcript=Path(child.transcript),
+            spill=self._spill(launch),
+        )
+        agent = adopt_terminal(prepared, found, self._hooks, sink, self._clock, stored)
+        await agent.start()
+        self._type_into(agent, agent.conversation)
         return agent
 
     def _type_into(self, agent: ClaudeTerminal, agent_session: str) -> None:

@@ -1,6 +1,8 @@
 """The driver of Claude Code in a terminal: its keys go through a PTY, its records come from its transcript.
 
 It answers no dialog. Facts from other sources than the transcript (hooks, the screen) reach the interpreter as markers.
+A CLI whose terminal the keeper holds outlives the gateway: the next one continues from what was stored with the records
+(`stored_state`) and from the screen.
 """
 
 import asyncio
@@ -15,24 +17,27 @@ import msgspec
 from fairlead.agents.claude.base_driver import ClaudeDriver
 from fairlead.agents.claude.launch import ALWAYS_ASKED, ASK_BINDS_SINCE, PreparedLaunch, resumes_by_command
 from fairlead.agents.claude.stdio import tool_hooks
-from fairlead.agents.claude.tui import keys
+from fairlead.agents.claude.tui import keys, stored_state
 from fairlead.agents.claude.tui import screen as screens
 from fairlead.agents.claude.tui.hook_server import HookEndpoint
 from fairlead.agents.claude.tui.prompt_typing import PromptTyper, TypingFailed, notice_text
 from fairlead.agents.claude.tui.screen import ScreenState
+from fairlead.agents.claude.tui.stored_state import Ready, TranscriptPlace
 from fairlead.agents.claude.tui.transcript_tail import TranscriptTail
 from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.agents.claude.wire.decode import decode, decode_row
 from fairlead.agents.claude.wire.markers import TerminalMarker, TypedPrompt, encode_marker
 from fairlead.agents.claude.wire.records import UserRecord
 from fairlead.agents.driver import background_tasks
-from fairlead.model.agents import AgentSink, Exit, Record
+from fairlead.agents.links.kept_output import KeptOutput
+from fairlead.model.agents import AgentSink, Exit, Record, StoredOutput
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock, content_blocks, plain_text
 from fairlead.model.errors import AgentNotRunning, AgentRefused, BadRequest
 from fairlead.model.ids import CallId
 from fairlead.model.policy import Behavior
 from fairlead.system.clock import Clock, ends_within
+from fairlead.system.tasks import run_until
 from fairlead.terminals.api import Terminal
 
 logger = logging.getLogger("fairlead.agents.claude")
@@ -59,16 +64,30 @@ class ClaudeTerminal(ClaudeDriver):
     _permissions: tool_hooks.HookPermissions
 
     def __init__(
-        self, prepared: PreparedLaunch, terminal: Terminal, post: HookEndpoint, sink: AgentSink, clock: Clock
+        self,
+        prepared: PreparedLaunch,
+        terminal: Terminal,
+        post: HookEndpoint,
+        sink: AgentSink,
+        clock: Clock,
+        *,
+        gateway: str = "",
+        stored: StoredOutput | None = None,
     ) -> None:
+        """`gateway`: the address for its hooks. `stored`: what an earlier gateway stored about this process."""
         super().__init__(terminal, sink, clock, prepared.version)
         launch = prepared.launch
         self.terminal = terminal
         self._post = post
-        self._rows = TranscriptTail.open(prepared, clock, self.records)
+        self._output = KeptOutput(lambda offset: None, stored) if terminal.survives else None
+        self._before = before = stored_state.decode(stored)
+        self._rows = TranscriptTail.open(prepared, clock, self.records, before.place)
+        self._remember(self._rows.place(), before.ready)
+        self._gateway = gateway
+        self._released = asyncio.Event()
         self._ready = TerminalMarker(
             what="ready",
-            agent_session=prepared.agent_session,
+            agent_session=prepared.agent_session if before.place is None else self._rows.path.stem,
             version=self.version,
             mode=launch.settings.mode,
             cwd=prepared.cwd,
@@ -88,7 +107,7 @@ class ClaudeTerminal(ClaudeDriver):
         self._up = False
         self.is_busy = False
         """Whether a prompt of ours was typed and its turn is not over."""
-        self._permissions = tool_hooks.HookPermissions(sink, self._deliver, prepared.version)
+        self._permissions = tool_hooks.HookPermissions(sink, self._deliver, prepared.version, clock, self._output)
         self.moved: Callable[[str], None] = lambda agent_session: None
         """Called when a person continues with another conversation in the terminal."""
 
@@ -100,10 +119,54 @@ class ClaudeTerminal(ClaudeDriver):
         self._up = True
 
     async def _until_ready(self) -> None:
-        await self._until_up()
-        await self._mark(self._ready)
+        ready = self._before.ready
+        await self._permissions.expect(self._before.hooks)
+        if ready is None:
+            await self._until_up()
+            ready = Ready(self._gateway)
+            await self._mark(self._ready, ready)
+        else:
+            self._check_address(ready.gateway)
+            await self._until_drawn()
+            await self._rows.look()
+            self.is_busy = self._typer.view.state == "working"
+        if ready.up:
+            return
         if self._resume_by_command:
             await self._take_up(self._resume_by_command)
+        await self._deliver((), parts=(msgspec.structs.replace(ready, up=True),))
+
+    def _check_address(self, before: str) -> None:
+        if before != self._gateway:
+            words = "the address of the gateway has changed: the hooks of an agent in a terminal do not find it"
+            logger.warning(words, extra={"pid": self.pid, "before": before, "now": self._gateway})
+
+    def _remember(self, *parts: TranscriptPlace | Ready | None) -> None:
+        """Store these parts with the next records."""
+        for part in filter(None, parts):
+            if self._output is not None:
+                self._output.remember(stored_state.name_of(part), stored_state.encode(part))
+
+    @property
+    def kept(self) -> bool:
+        return self.terminal.survives
+
+    @property
+    def running(self) -> bool:
+        return self.terminal.running and not self._released.is_set()
+
+    @property
+    def conversation(self) -> str:
+        """The CLI's id of the conversation in the terminal."""
+        return self._ready.agent_session
+
+    async def release(self) -> None:
+        """Stop watching. The CLI goes on, and its open hooks try again until the next gateway answers them."""
+        if not self.kept:
+            await super().release()
+        self._permissions.release()
+        await self._post.release()
+        self._released.set()
 
     async def _until_up(self) -> None:
         def up() -> bool:
@@ -136,8 +199,7 @@ class ClaudeTerminal(ClaudeDriver):
         watching = [asyncio.create_task(work) for work in (self._watch(), self._rows.follow(), self._settle())]
         try:
             failed = asyncio.wait(watching, return_when=asyncio.FIRST_EXCEPTION)
-            ending = asyncio.create_task(self.terminal.wait())
-            await asyncio.wait({ending, asyncio.ensure_future(failed)}, return_when=asyncio.FIRST_COMPLETED)
+            await run_until(self.terminal.wait(), failed, self._released.wait())
             for task in watching:
                 if task.done() and not task.cancelled() and task.exception() is not None:
                     # The store failed: the agent's records cannot be stored, so it must not continue.
@@ -150,12 +212,14 @@ class ClaudeTerminal(ClaudeDriver):
     async def _finish(self, ended: Exit) -> Exit:
         self._typer.seen(self._typer.view)
         self._row.set()
-        await self._rows.finish()
+        await (self._rows.leave() if self._released.is_set() else self._rows.finish())
         await self._permissions.wait_finished()
         await self._tasks.wait()
         return msgspec.structs.replace(ended, stderr=self._last_lines()) if ended.code else ended
 
     async def _end(self) -> Exit:
+        if self._released.is_set():
+            return Exit()
         await self._post.close("The gateway ends this agent.")
         return await self.terminal.stop()
 
@@ -178,21 +242,29 @@ class ClaudeTerminal(ClaudeDriver):
                 self._stirred.set()
             self._rows.nudge()
 
-    async def records(self, batch: Sequence[Record]) -> None:
+    async def _deliver(
+        self, batch: Sequence[Record], end: int | None = None, parts: Sequence[TranscriptPlace | Ready | None] = ()
+    ) -> None:
+        """Log the records, and in the same append store what the next gateway must know about them."""
+        async with self._in_order:
+            self._remember(*parts)
+            await self._sink.records(batch, None if self._output is None else self._output.position(0))
+
+    async def records(self, batch: Sequence[Record], place: TranscriptPlace | None) -> None:
         """Deliver rows of the transcript, and note typed prompts and calls that have arrived."""
-        await self._deliver(batch)
+        prompts = [text for record in batch if (text := _prompt_in(record)) is not None]
+        await self._deliver(batch, parts=(place,))
+        for text in prompts:
+            self._typer.written(text)
         for record in batch:
-            row = decode_row(record.raw) if b'"user"' in record.raw and record.origin == "transcript" else None
-            if isinstance(row, UserRecord) and row.isSidechain is not True and not row.isMeta:
-                self._typer.written(plain_text(content_blocks(row.message.content)))
             for call in [call for call in self._calls if call.encode() in record.raw]:
                 del self._calls[call]
         self._row.set()
         self._stirred.set()
 
-    async def _mark(self, marker: TerminalMarker) -> None:
+    async def _mark(self, marker: TerminalMarker, part: TranscriptPlace | Ready | None = None) -> None:
         named = msgspec.structs.replace(marker, cause=str(uuid.uuid4()))
-        await self._deliver([Record(encode_marker(named), "gateway")])
+        await self._deliver([Record(encode_marker(named), "gateway")], parts=(part,))
 
     async def _show(self, view: ScreenState) -> None:
         """Emit a notice about a screen that only a person at the terminal can answer.
@@ -251,7 +323,7 @@ class ClaudeTerminal(ClaudeDriver):
         await self._row_of(check.call)
         if self._version < ASK_BINDS_SINCE and check.tool in ALWAYS_ASKED:
             # This version asks a person on its screen, whatever a hook answers: `_settle` emits a notice about that.
-            verdict = await tool_hooks.check_policy(self._sink, check)
+            verdict = await self._permissions.verdict(check)
             return tool_hooks.deny(verdict.reason) if verdict.behavior is Behavior.DENY else HookAnswer()
         return await self._permissions.pre_tool_use(check)
 
@@ -297,7 +369,7 @@ class ClaudeTerminal(ClaudeDriver):
         self._rows.move(Path(path))
         self._ready = msgspec.structs.replace(self._ready, agent_session=conversation)
         self.moved(conversation)
-        self._tasks.spawn(self._mark(self._ready))
+        self._tasks.spawn(self._mark(self._ready, self._rows.place()))
 
     # --- the port `model.agents.Agent` ---------------------------------------------------------------------
 
@@ -305,7 +377,7 @@ class ClaudeTerminal(ClaudeDriver):
     def attended(self) -> bool:
         return self.terminal.watched
 
-    async def write(self, record: Record) -> None:
+    async def write(self, record: Record, *, again: bool = False) -> None:
         """Type a prompt. Returns when the CLI has it, or when the reason for a failure is in the log."""
         prompt = decode(record.raw)
         if not isinstance(prompt, TypedPrompt):
@@ -317,7 +389,7 @@ class ClaudeTerminal(ClaudeDriver):
         self._prompts += 1
         self._stirred.set()
         try:
-            await self._typer.prompt(plain_text(content))
+            await (self._typer.repeat if again else self._typer.prompt)(plain_text(content))
         except TypingFailed as error:
             self.is_busy = False
             await self._mark(TerminalMarker(what="untyped", message=prompt.uuid, text=str(error)))
@@ -365,3 +437,11 @@ class ClaudeTerminal(ClaudeDriver):
 
     def needs_restart(self, old: Settings, new: Settings) -> bool:
         return old != new
+
+
+def _prompt_in(record: Record) -> str | None:
+    """The text of a prompt's row; None if the record is another one."""
+    row = decode_row(record.raw) if b'"user"' in record.raw and record.origin == "transcript" else None
+    if not isinstance(row, UserRecord) or row.isSidechain is True or row.isMeta:
+        return None
+    return plain_text(content_blocks(row.message.content))

@@ -12,9 +12,9 @@ from fairlead.agents.claude.launch import PreparedLaunch, in_terminal, terminal_
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import Handler, HookServer
 from fairlead.agents.claude.wire.control import HookAnswer
-from fairlead.model.agents import AgentSink
+from fairlead.model.agents import AgentSink, StoredOutput
 from fairlead.system.clock import Clock
-from fairlead.terminals.api import Program, Size, Terminals, session_terminal
+from fairlead.terminals.api import Program, Size, Terminal, Terminals, session_terminal
 
 HOOKED_STARTS = "clear|resume"
 """2.1.37 writes an extra file for any other start that is hooked."""
@@ -28,20 +28,8 @@ async def open_terminal(
     """Start the CLI. Its process is not recorded yet, and its driver has not started. Raises TooMany, Busy,
     BadAgentSetting."""
     made: asyncio.Future[ClaudeTerminal] = asyncio.get_running_loop().create_future()
-
-    def handler(method: Callable[[ClaudeTerminal, Mapping[str, Any]], Awaitable[HookAnswer]]) -> Handler:
-        async def handle(given: Mapping[str, Any]) -> HookAnswer:
-            return await method(await made, given)
-
-        return handle
-
-    handlers = {
-        "pre-tool-use": handler(ClaudeTerminal.before_tool),
-        "stop": handler(ClaudeTerminal.stopped),
-        "session-start": handler(ClaudeTerminal.conversation_started),
-    }
     launch = prepared.launch
-    post = hooks.open(launch.session, handlers)
+    post = hooks.open(launch.session, _handlers(made))
     try:
         words = in_terminal(launch, prepared.version, prepared.agent_session, post.settings(HOOKED_STARTS))
         env = {**terminal_environment(prepared.env, launch, prepared.version), **post.variables}
@@ -50,6 +38,38 @@ async def open_terminal(
     except BaseException:
         await post.close("The agent could not be started.")
         raise
-    agent = ClaudeTerminal(prepared, terminal, post, sink, clock)
+    agent = ClaudeTerminal(prepared, terminal, post, sink, clock, gateway=hooks.gateway)
     made.set_result(agent)
     return agent
+
+
+def adopt_terminal(
+    prepared: PreparedLaunch,
+    terminal: Terminal,
+    hooks: HookServer,
+    sink: AgentSink,
+    clock: Clock,
+    stored: StoredOutput,
+) -> ClaudeTerminal:
+    """Continue with a CLI of an earlier gateway on its terminal. Its driver has not started."""
+    made: asyncio.Future[ClaudeTerminal] = asyncio.get_running_loop().create_future()
+    post = hooks.reopen(prepared.launch.session, _handlers(made))
+    agent = ClaudeTerminal(prepared, terminal, post, sink, clock, gateway=hooks.gateway, stored=stored)
+    made.set_result(agent)
+    return agent
+
+
+def _handlers(made: asyncio.Future[ClaudeTerminal]) -> dict[str, Handler]:
+    """The handlers of its hooks. A hook that comes before the driver exists waits for it."""
+
+    def handler(method: Callable[[ClaudeTerminal, Mapping[str, Any]], Awaitable[HookAnswer]]) -> Handler:
+        async def handle(given: Mapping[str, Any]) -> HookAnswer:
+            return await method(await made, given)
+
+        return handle
+
+    return {
+        "pre-tool-use": handler(ClaudeTerminal.before_tool),
+        "stop": handler(ClaudeTerminal.stopped),
+        "session-start": handler(ClaudeTerminal.conversation_started),
+    }

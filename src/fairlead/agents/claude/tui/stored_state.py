@@ -1,0 +1,62 @@
+"""What the driver of a terminal stores with the records for the next gateway. Pure.
+
+Each part is a line to recall (`model.agents.OutputPosition`): it goes into the same append as the records that it
+belongs to, so that a gateway that dies at any moment leaves a true state.
+"""
+
+import msgspec
+
+from fairlead.model.agents import StoredOutput
+from fairlead.model.ids import RequestId
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The CLI was reported as ready. `gateway`: the address at which its hooks look for the gateway. `up`: it has
+    resumed its conversation, and takes prompts."""
+
+    gateway: str
+    up: bool = False
+
+
+class TranscriptPlace(msgspec.Struct, frozen=True, tag="place"):
+    """The transcript that is read, and the reader's place in it."""
+
+    path: str
+    place: bytes
+
+
+class OpenHook(msgspec.Struct, frozen=True, tag="hook"):
+    """A hook that is held for a permission request: the next gateway expects it back."""
+
+    request: RequestId
+
+
+class StoredState(msgspec.Struct, kw_only=True):
+    ready: Ready | None = None
+    place: TranscriptPlace | None = None
+    hooks: list[OpenHook] = []
+
+
+_decoder = msgspec.json.Decoder(Ready | TranscriptPlace | OpenHook)
+
+
+def name_of(part: Ready | TranscriptPlace) -> str:
+    """The name under which it is stored; it replaces an earlier part of that name."""
+    return str(part.__struct_config__.tag)
+
+
+def encode(part: Ready | TranscriptPlace) -> bytes:
+    return msgspec.json.encode(part)
+
+
+def decode(stored: StoredOutput | None) -> StoredState:
+    state = StoredState()
+    for line in stored.recall if stored is not None else ():
+        match _decoder.decode(line):
+            case Ready() as ready:
+                state.ready = ready
+            case TranscriptPlace() as place:
+                state.place = place
+            case OpenHook() as hook:
+                state.hooks.append(hook)
+    return state
