@@ -26,7 +26,7 @@ from fairlead.system.clock import SystemClock
 from fairlead.system.proctable import Process, is_alive, start_mark
 from patience import PATIENCE
 
-STATE = GatewayState(state="running", working=(), agents=0, terminals=0, queued=0, on_stop="end")
+STATE = GatewayState(state="running", working=(), agents=0, kept=0, terminals=0, queued=0, on_stop="end")
 
 
 def until(true: Callable[[], bool], what: str) -> None:
@@ -198,7 +198,8 @@ def test_a_turn_goes_on_over_a_stop_and_a_start(server: Server, fairlead: Fairle
     ran = fairlead("stop", "--data", str(server.data))
     assert ran.code == 0
     assert "Stopped. Running on without it: 1 agent." in ran.err
-    assert ended(server)[0] == 0
+    code, output = ended(server)
+    assert (code, "Stopped. Running on without it: 1 agent." in output) == (0, True)
     server.start("--keeper")
     again = Rest(server)
     (working,) = again.state()["working"]
@@ -235,11 +236,11 @@ def test_a_drain_ends_the_agents_at_the_keeper(server: Server, fairlead: Fairlea
 
 def test_agents_that_go_on_are_counted_with_the_command_that_ends_them() -> None:
     assert _left(None, agents=False) == _left(STATE, agents=False) == ""
-    state = GatewayState(state="running", working=(), agents=2, terminals=1, queued=0, on_stop="detach")
+    state = GatewayState(state="running", working=(), agents=3, kept=2, terminals=1, queued=0, on_stop="detach")
     text = _left(state, agents=False)
     assert "Running on without it: 2 agents and 1 terminal." in text
     assert "fairlead stop --agents" in text
-    assert _left(state, agents=True) == " Ended with it: 2 agents and 1 terminal."
+    assert _left(state, agents=True) == " Ended with it: 3 agents and 1 terminal."
 
 
 # --- drain ----------------------------------------------------------------------------------------------------
