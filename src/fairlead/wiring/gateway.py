@@ -117,7 +117,7 @@ class RunningGateway:
             detaches=self._keeper is not None and config.on_stop == "detach",
         )
         services = JoinedServices(context)
-        services.stop_with(stack, lambda: core.registry.stop(detach=self.operation.detaches))
+        services.stop_with(stack, self.operation.stop_agents)
         webui = WebUi()
         cleanup = RemovalCleanup(
             store.documents,
