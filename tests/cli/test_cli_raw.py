@@ -120,7 +120,7 @@ async def test_every_mode_of_the_program_is_undone(setup: Setup) -> None:
 
     watching = asyncio.create_task(watch())
     assert isinstance(person, PtySession)
-    emulator = person._emulator
+    emulator = person._state.emulator
     await until(person, lambda screen: emulator.vt.mode(PASTE) and any("here" in line for line in screen.lines))
     # Ctrl-] as a terminal encodes it after a program enabled the extended keyboard protocol.
     await person.write(b"\x1b[93;5u")

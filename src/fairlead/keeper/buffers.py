@@ -23,10 +23,11 @@ MAX_WAITING: Final = 256 << 20
 
 class OutputBuffer:
     """The output from `base`, the first byte that is not acknowledged, to `end`. Offsets count from the start of the
-    process."""
+    process. `ahead`: bytes that are read before a reader has taken them."""
 
-    def __init__(self) -> None:
+    def __init__(self, ahead: int = UNATTENDED) -> None:
         self.base = 0
+        self._ahead = ahead
         self._data = bytearray()
         self._sent: int | None = None
         """The next byte to send to the reader; None without a reader."""
@@ -42,7 +43,7 @@ class OutputBuffer:
         """Whether more output should be read. A reader that stands still does not get more room than no reader."""
         if self._sent is None:
             return len(self._data) < UNATTENDED
-        return len(self._data) < ATTENDED and self.end - self._taken < UNATTENDED
+        return len(self._data) < ATTENDED and self.end - self._taken < self._ahead
 
     def append(self, data: bytes) -> None:
         self._data += data

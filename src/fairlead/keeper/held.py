@@ -1,7 +1,7 @@
 """One process that the keeper holds. Pure."""
 
 from fairlead.keeper import messages as say
-from fairlead.keeper.buffers import InputQueue, OutputBuffer, StderrTail
+from fairlead.keeper.buffers import UNATTENDED, WINDOW, InputQueue, OutputBuffer, StderrTail
 
 
 class Held:
@@ -12,7 +12,8 @@ class Held:
         self.tag = request.tag
         self.size = request.size
         self.orphan_s = request.orphan_s
-        self.output = OutputBuffer()
+        # A person who stops a flood on a terminal (Ctrl-C) does not want to see megabytes that were read ahead.
+        self.output = OutputBuffer(UNATTENDED if request.size is None else WINDOW)
         self.output_open = True
         self.watching = True
         self.input = InputQueue()

@@ -6,7 +6,7 @@ protocol defines.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -60,7 +60,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     `shell`: the program belongs to a person. It keeps the size that its last watcher left, keeps its latest output for
     raw watchers, and waits a while when all its watchers lag; an agent never waits. `recording`: the file to which its
-    output is recorded; empty for none."""
+    output is recorded; empty for none. `tag`: what its owner needs to find and continue it after a restart of the
+    gateway, as JSON."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -68,6 +69,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     size: Size = Size()
     shell: bool = False
     recording: str = ""
+    tag: Mapping[str, Any] = {}
 
 
 class Terminal(Protocol):
@@ -83,6 +85,10 @@ class Terminal(Protocol):
 
     @property
     def group(self) -> int: ...
+    @property
+    def tag(self) -> Mapping[str, Any]:
+        """The tag of its `Program`, also after a restart of the gateway."""
+
     @property
     def running(self) -> bool: ...
     @property
@@ -124,6 +130,10 @@ class Terminals(Protocol):
 
     def find(self, name: str) -> Terminal | None:
         """The last terminal of that name; one that has ended is kept for a while."""
+
+    def adopted(self, name: str) -> Terminal | None:
+        """A terminal of an earlier gateway whose program runs at the keeper. Its owner calls this when the gateway
+        starts; a terminal whose owner does not is ended."""
 
 
 # --- a terminal on a socket

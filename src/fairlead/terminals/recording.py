@@ -5,6 +5,7 @@ Format: https://docs.asciinema.org/manual/asciicast/v2/
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 from typing import Final
@@ -13,6 +14,7 @@ import msgspec
 
 from fairlead.system.clock import Clock
 from fairlead.terminals.api import Program, Size
+from fairlead.terminals.memo import RecordingMark
 
 log = logging.getLogger("fairlead.terminals")
 
@@ -20,6 +22,8 @@ MOST_BYTES: Final = 64 << 20
 """Limit of one recording: some days of a busy shell, or a minute of a flood."""
 UNWRITTEN_BYTES: Final = 4 << 20
 """Limit of the queue to the disk."""
+LONGEST_LINE: Final = 1 << 20
+"""Bytes of a line, at most: output is recorded in pieces of some KiB."""
 
 
 def begin_recording(program: Program, size: Size, clock: Clock) -> "Recording | None":
@@ -31,24 +35,59 @@ def begin_recording(program: Program, size: Size, clock: Clock) -> "Recording | 
     except OSError as error:
         log.error("a terminal cannot be recorded", extra={"path": program.recording, "why": error.strerror})
         return None
-    return Recording(fd, program, size, clock)
+    recording = Recording(fd, program.recording, RecordingMark(0, clock.now_ms()), clock)
+    recording.head(program, size)
+    return recording
+
+
+def resume_recording(path: str, mark: RecordingMark, clock: Clock) -> "Recording | None":
+    """Continue a recording of an earlier gateway where its terminal was saved: the output after that comes again. What
+    that gateway had not written to the disk is lost."""
+    try:
+        with contextlib.ExitStack() as failing:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            failing.callback(os.close, fd)
+            end = _whole_lines(fd, mark.bytes)
+            os.ftruncate(fd, end)
+            os.lseek(fd, end, os.SEEK_SET)
+            failing.pop_all()
+    except OSError as error:
+        log.error("a terminal cannot be recorded", extra={"path": path, "why": error.strerror})
+        return None
+    return Recording(fd, path, RecordingMark(end, mark.begun_ms), clock)
+
+
+def _whole_lines(fd: int, wanted: int) -> int:
+    """How many bytes of a recording to keep: a gateway that was killed may have written less, and half a line."""
+    size = os.fstat(fd).st_size
+    if size >= wanted:
+        return wanted
+    last = os.pread(fd, LONGEST_LINE, max(0, size - LONGEST_LINE))
+    return size - len(last) + last.rfind(b"\n") + 1
 
 
 class Recording:
-    """An open recording; owns the descriptor."""
+    """An open recording; owns the descriptor. `mark`: how much of it there is already."""
 
-    def __init__(self, fd: int, program: Program, size: Size, clock: Clock) -> None:
+    def __init__(self, fd: int, path: str, mark: RecordingMark, clock: Clock) -> None:
         self._fd = fd
-        self._path = program.recording
+        self._path = path
         self._clock = clock
-        self._begun = clock.monotonic()
+        self._begun_ms = mark.begun_ms
+        self._begun = clock.monotonic() - max(0, clock.now_ms() - mark.begun_ms) / 1000
         self._unwritten = bytearray()
-        self._bytes = 0
+        self._bytes = mark.bytes
         self._over = False
         self._writing: asyncio.Task[None] | None = None
+
+    def head(self, program: Program, size: Size) -> None:
         env = {"TERM": program.env.get("TERM", ""), "SHELL": program.argv[0]}
         head = {"version": 2, "width": size.columns, "height": size.rows}
-        self._line(head | {"timestamp": self._clock.now_ms() // 1000, "env": env})
+        self._line(head | {"timestamp": self._begun_ms // 1000, "env": env})
+
+    def mark(self) -> RecordingMark | None:
+        """How far it has come; None if it was stopped."""
+        return None if self._over else RecordingMark(self._bytes, self._begun_ms)
 
     def output(self, data: bytes) -> None:
         self._event("o", data.decode())

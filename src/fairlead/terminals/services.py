@@ -16,7 +16,7 @@ def attachments(context: ServiceContext) -> Service:
 def shells(context: ServiceContext) -> Service:
     settings, terminals = context.get(ShellSettings), context.get(TerminalRegistry)
     made = context.add(UserShells(terminals, context.clock, settings, context.resolve_folder))
-    return Service(handlers=made.handlers(), stop=made.close, forget_user=made.forget)
+    return Service(handlers=made.handlers(), start=made.begin, stop=made.close, forget_user=made.forget)
 
 
 def launcher(context: ServiceContext) -> Service:

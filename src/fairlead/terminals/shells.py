@@ -32,6 +32,7 @@ WARNING_SECONDS: Final = 60.0
 WARNING: Final = "\r\n[This terminal has been idle. It is closed in {} seconds: press a key to keep it.]\r\n"
 LEFT_WARNING: Final = "\r\n[No client watches this terminal. It is closed in {} seconds.]\r\n"
 _PREFIX: Final = "user/"
+_LAUNCHER_PREFIX: Final = "desk/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NO_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
 _INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
@@ -69,24 +70,28 @@ class UserShells:
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     _starting: dict[str, asyncio.Task[PtySession]] = field(default_factory=dict)
     _tasks: TaskSet = field(default_factory=TaskSet)
-    _shared: set[str] = field(default_factory=set)
     _watchers: dict[str, set[SocketAttachment]] = field(default_factory=dict)
 
     def handlers(self) -> ServiceHandlers:
         return {JoinShell: self.join, ListShells: self.list, ShareShell: self.share, EndShell: self.end}
 
+    async def begin(self) -> None:
+        """Continue the terminals of people that were restored after a restart."""
+        for name in self._terminals.restored_names():
+            if name.startswith((_PREFIX, _LAUNCHER_PREFIX)) and (terminal := self._terminals.adopted(name)) is not None:
+                self._tasks.spawn(self._watch_idle(terminal, terminal.tag.get("by_use", True)))
+
     async def list(self, who: Identity, action: ListShells) -> tuple[ShellView, ...]:
         names = (name for name in self._terminals.names() if name.startswith(_PREFIX))
-        seen = (name for name in sorted(names) if name.startswith(_own(who.user)) or name in self._shared)
-        return tuple(self._view(terminal) for name in seen if (terminal := self.find(name)) is not None)
+        running = (terminal for name in sorted(names) if (terminal := self.find(name)) is not None)
+        own = _own(who.user)
+        return tuple(self._view(terminal) for terminal in running if terminal.name.startswith(own) or _shared(terminal))
 
     async def share(self, who: Identity, action: ShareShell) -> ShellView:
         terminal = self._running(who.user, action.name)
         name = terminal.name
-        if action.shared:
-            self._shared.add(name)
-        else:
-            self._shared.discard(name)
+        terminal.note(shared=action.shared)
+        if not action.shared:
             for watcher in self._watchers.pop(name, set()):
                 watcher.dismiss("the terminal is no longer shared")
         log.info("shell shared", extra={"terminal": name, "shared": action.shared, "who": who.name})
@@ -109,7 +114,7 @@ class UserShells:
             name=bare,
             owner=owner,
             size=terminal.screen.size,
-            shared=terminal.name in self._shared,
+            shared=_shared(terminal),
             watched=terminal.watched,
             idle_s=round(self._clock.monotonic() - terminal.touched, 1),
         )
@@ -158,15 +163,21 @@ class UserShells:
         if settings.recordings:
             owner = _NO_FILE_NAME.sub("_", user)
             recording = f"{settings.recordings}/{self._clock.now_ms()}-{owner}-{name}.cast"
-        argv = (settings.program,) if argv is None else argv
-        cwd = self._folder(folder)
-        return Program(argv=argv, env=settings.env, cwd=cwd, size=size, shell=True, recording=recording)
+        return Program(
+            argv=(settings.program,) if argv is None else argv,
+            env=settings.env,
+            cwd=self._folder(folder),
+            size=size,
+            shell=True,
+            recording=recording,
+            tag={"user": user},
+        )
 
     def _watch(self, who: Identity, action: JoinShell) -> SocketAttachment:
         """Watch another user's shell, read-only, if it is shared. Raises NotFound."""
         terminal = self._running(action.owner, action.name)
         name = terminal.name
-        if name not in self._shared:
+        if not _shared(terminal):
             raise NotFound("terminal", action.name)
         log.info("shell watched", extra={"terminal": name, "who": who.name, "credential": who.credential})
         joined = SocketAttachment(terminal, action.codec, f"{who.credential}/{next(self._numbers)}", read_only=True)
@@ -187,7 +198,8 @@ class UserShells:
 
     async def _start(self, name: str, program: Program, by_use: bool) -> PtySession:
         try:
-            terminal = await self._terminals.open(name, program)
+            tagged = msgspec.structs.replace(program, tag={**program.tag, "by_use": by_use})
+            terminal = await self._terminals.open(name, tagged)
         finally:
             del self._starting[name]
         self._tasks.spawn(self._watch_idle(terminal, by_use))
@@ -197,37 +209,40 @@ class UserShells:
         try:
             await self._stop_when_idle(terminal, by_use)
         finally:
-            # The next shell of that name must not inherit the sharing.
-            self._shared.discard(terminal.name)
             self._watchers.pop(terminal.name, None)
 
     async def _stop_when_idle(self, terminal: PtySession, by_use: bool) -> None:
-        """Stop a terminal that was idle for too long, after a warning."""
+        """Stop a terminal that was idle for too long, after a warning: even if the gateway was away meanwhile."""
         idle = self.settings.idle_s
         ahead = min(WARNING_SECONDS, idle / 2)
         warned: float | None = None
+        due = 0.0
         while terminal.running:
             now = self._clock.monotonic()
             since = terminal.touched if by_use else now if terminal.left is None else terminal.left
-            quiet = now - since
-            if quiet >= idle:
+            if warned != since:
+                due = since + idle - ahead
+            if now >= due and warned == since:
                 log.info("idle terminal ended", extra={"terminal": terminal.name, "pid": terminal.pid})
                 await terminal.stop()
                 return
-            if quiet >= idle - ahead and warned != since:
-                warned = since
+            if now >= due:
+                warned, due = since, now + ahead
                 terminal.print_notice((WARNING if by_use else LEFT_WARNING).format(round(ahead)))
-            rest = idle - quiet if warned == since else idle - ahead - quiet
-            await ends_within(self._clock, rest, terminal.wait())
+            await ends_within(self._clock, due - now, terminal.wait())
 
 
 def _own(user: str) -> str:
     return f"{_PREFIX}{user}/"
 
 
+def _shared(terminal: PtySession) -> bool:
+    return terminal.notes.get("shared", False) is True
+
+
 def launcher_prefix(user: str) -> str:
     """The name prefix of this user's programs in `launcher.service.ProgramLauncher`."""
-    return f"desk/{user}/"
+    return f"{_LAUNCHER_PREFIX}{user}/"
 
 
 def _named(user: str, name: str) -> str:

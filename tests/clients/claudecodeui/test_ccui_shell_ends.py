@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from clients.claudecodeui.shell_harness import SECRETS, ShellHarness, folders, o
 from fairlead.clients.claudecodeui.shell import MESSAGE_LIMIT, ShellCodec
 from fairlead.model.auth import Identity
 from fairlead.system.proctable import is_alive
-from fairlead.terminals.api import OpenLauncher, ProgramRequest, TerminalOutput
+from fairlead.terminals.api import OpenLauncher, TerminalOutput
 from fairlead.terminals.attachment import UNSENT_BYTES
 from fairlead.terminals.pty_session import PtySession
 from fairlead.terminals.registry import TerminalRegistry
@@ -286,10 +287,10 @@ async def test_a_start_whose_client_has_left_is_shared_with_the_next_client(
     harness: ShellHarness, tmp_path: Path
 ) -> None:
     """A second start of the same terminal would fail, since the terminal exists already."""
-    wanted = ProgramRequest(folder=str(tmp_path))
     program = harness.launcher._shells.program("ann", "name", str(tmp_path))
-    first = harness.launcher._begin("desk/ann/name", program, wanted)
-    second = harness.launcher._begin("desk/ann/name", program, wanted)
+    start = partial(harness.launcher._started, "desk/ann/name", program)
+    first = harness.launcher._begin("desk/ann/name", start)
+    second = harness.launcher._begin("desk/ann/name", start)
     assert await first is await second
     assert harness.launcher._beginning == {}
 

@@ -9,10 +9,11 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
-from typing import Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -28,7 +29,14 @@ from fairlead.model.store import Documents
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.system.clock import Clock, ends_within
 from fairlead.system.tasks import TaskSet
-from fairlead.terminals.api import OpenLauncher, Program, ProgramAttached, ProgramRequest, session_terminal
+from fairlead.terminals.api import (
+    OpenLauncher,
+    Program,
+    ProgramAttached,
+    ProgramRequest,
+    session_of_terminal,
+    session_terminal,
+)
 from fairlead.terminals.launcher.attachment_switch import AttachTarget, ProgramSwitch
 from fairlead.terminals.launcher.programs import command_keys, key, resumes, words
 from fairlead.terminals.pty_session import PtySession
@@ -39,6 +47,10 @@ log = logging.getLogger("fairlead.terminals")
 
 LINKS: Final = "desk-links"
 """Documents with the link that a session returns to from the terminal."""
+KEYS: Final = "launcher-keys"
+"""The note of a session's terminal with the keys of the requests that led to it."""
+TYPED: Final = "typed"
+"""The note of a shell whose command was typed."""
 ITSELF: Final = Identity("", "", "fairlead", frozenset({"admin"}))
 PROMPT_SECONDS: Final = 2.0
 """How long to wait for a shell's prompt before its command is typed anyway."""
@@ -76,9 +88,21 @@ class ProgramLauncher:
         return ProgramSwitch(action.codec, f"{who.credential}/launcher{next(self._numbers)}", enter)
 
     async def start(self) -> None:
-        """Restore the link of sessions whose terminal ended with an earlier gateway."""
-        for session, link in (await self._documents.list(LINKS)).items():
-            self._tasks.spawn(self._put_back(SessionId(session), link))
+        """Continue with the programs of an earlier gateway, and restore the link of sessions whose terminal ended with
+        it."""
+        for name in self._terminals.names():
+            terminal = self._shells.find(name)
+            if terminal is None:
+                continue
+            for known in terminal.notes.get(KEYS, ()):
+                self._attend(known, SessionId(session_of_terminal(name)), "terminal", terminal)
+            if "command" in terminal.tag and not terminal.notes.get(TYPED):
+                self._begin(name, partial(self._type, terminal, terminal.tag["command"]))
+        for stored, link in (await self._documents.list(LINKS)).items():
+            session = SessionId(stored)
+            terminal = self._shells.find(session_terminal(session))
+            waits = self._put_back(session, link) if terminal is None else self._after("", session, link, terminal)
+            self._tasks.spawn(waits)
 
     async def close(self) -> None:
         """Cancel the background tasks; the registry stops the programs."""
@@ -113,7 +137,9 @@ class ProgramLauncher:
             return AttachTarget(terminal, _attached(folder, wanted, again=True), False, _no_request)
         argv = words(self._shells.settings.providers, wanted) if wanted.provider else None
         program = self._shells.program(who.user, name.rpartition("/")[2][:16], folder, wanted.size, argv)
-        begun = await asyncio.shield(self._begin(name, program, wanted))
+        if wanted.command:
+            program = msgspec.structs.replace(program, tag={**program.tag, "command": wanted.command})
+        begun = await asyncio.shield(self._begin(name, partial(self._started, name, program)))
         resumed = wanted.session if resumes(self._shells.settings.providers, wanted) else ""
         at = self._clock.monotonic()
 
@@ -124,22 +150,26 @@ class ProgramLauncher:
 
         return AttachTarget(begun, _attached(folder, wanted, resumed=resumed, lost=lost), True, again)
 
-    def _begin(self, name: str, program: Program, wanted: ProgramRequest) -> asyncio.Task[PtySession]:
+    def _begin(self, name: str, start: Callable[[], Coroutine[Any, Any, PtySession]]) -> asyncio.Task[PtySession]:
         """Start a program once: a client that comes while it starts for one that has left gets the same."""
         task = self._beginning.get(name)
         if task is None:
-            task = self._beginning[name] = self._tasks.spawn(self._started(name, program, wanted), awaited=True)
+            task = self._beginning[name] = self._tasks.spawn(start(), awaited=True)
             task.add_done_callback(lambda ended: self._beginning.get(name) is ended and self._beginning.pop(name))
         return task
 
-    async def _started(self, name: str, program: Program, wanted: ProgramRequest) -> PtySession:
-        """Start a program and type its command after its prompt, so that the command is shown once. A caller that
-        leaves meanwhile cancels neither."""
+    async def _started(self, name: str, program: Program) -> PtySession:
+        """Start a program, and type its command. A caller that leaves meanwhile cancels neither."""
         terminal = await self._shells.start(name, lambda: program, by_use=False)
-        if wanted.command:
-            await ends_within(self._clock, PROMPT_SECONDS, terminal.changed(1))
-            with contextlib.suppress(AgentFailed):
-                await terminal.write(command_keys(self._shells.settings.program, wanted.command))
+        return await self._type(terminal, program.tag["command"]) if "command" in program.tag else terminal
+
+    async def _type(self, terminal: PtySession, command: str) -> PtySession:
+        """Type a command after the prompt, so that it is shown once."""
+        await ends_within(self._clock, PROMPT_SECONDS, terminal.changed(1))
+        with contextlib.suppress(AgentFailed):
+            # With a key: a gateway that is restarted before the note would type it again.
+            await terminal.write(command_keys(self._shells.settings.program, command), "command")
+        terminal.note(**{TYPED: True})
         return terminal
 
     # --- one of the gateway's sessions
@@ -221,9 +251,14 @@ class ProgramLauncher:
             if back != "terminal":
                 await self._documents.put(LINKS, session, back)
             if self._sessions.get(name) != (session, terminal):
-                self._sessions[name] = (session, terminal)
-                self._tasks.spawn(self._after(name, session, back, terminal))
+                terminal.note(**{KEYS: [*terminal.notes.get(KEYS, ()), name]})
+                self._attend(name, session, back, terminal)
         return terminal, moving
+
+    def _attend(self, name: str, session: SessionId, back: cmd.Link, terminal: PtySession) -> None:
+        """Find the session's terminal by this key from now on, and restore the session's link at its end."""
+        self._sessions[name] = (session, terminal)
+        self._tasks.spawn(self._after(name, session, back, terminal))
 
     async def _after(self, name: str, session: SessionId, back: cmd.Link, terminal: PtySession) -> None:
         """Restore the session's link when its program has ended, even if the client is gone: a later message must not

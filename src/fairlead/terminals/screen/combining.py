@@ -23,8 +23,8 @@ _RARE: Final = (range(0x10000, 0x20000), range(0xE0000, 0xE0200))
 class CombiningFilter:
     """Filters the runs of one terminal; remembers the last run."""
 
-    def __init__(self) -> None:
-        self._before = ""
+    def __init__(self, before: str = "") -> None:
+        self._before = before
 
     def bounded(self, run: str) -> str:
         """The run without marks above the limit, and without marks that do not directly follow a printed character:
@@ -39,6 +39,10 @@ class CombiningFilter:
                 run, kept = kept, kept[len(before) :]
         self._before = run
         return kept
+
+    def save(self) -> str:
+        """The part of the last run that the next one may depend on: give it to a new filter to continue."""
+        return closing_text(self._before)[-MOST - 1 :]
 
     def interrupted(self) -> None:
         """Note that something other than a run was shown."""

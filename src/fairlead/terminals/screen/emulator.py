@@ -7,12 +7,21 @@ once, and nothing with which a hostile program could harm it.
 import re
 from typing import Final, NamedTuple
 
+import msgspec
+
 from fairlead.terminals.screen.combining import CombiningFilter
 from fairlead.terminals.screen.device_queries import answer, is_query
 from fairlead.terminals.screen.ghostty import PLAIN, Vt
 from fairlead.terminals.screen.modes import ORIGIN, WRAP
 from fairlead.terminals.screen.snapshot import PLAIN_STYLE, cursor, place, region, switch
-from fairlead.terminals.screen.tokenizer import Token, Tokenizer, TokenKind, has_text, last_character
+from fairlead.terminals.screen.tokenizer import (
+    SavedTokenizer,
+    Token,
+    Tokenizer,
+    TokenKind,
+    has_text,
+    last_character,
+)
 
 HISTORY_BYTES: Final = 1 << 20
 """Limit of the scrolled-off lines, with 8 bytes for each cell; the emulator keeps up to a page more."""
@@ -32,20 +41,35 @@ watcher that joined in between cannot know. So it is cleared when it is left, an
 
 
 class FeedResult(NamedTuple):
-    """`output` is for watchers; it has whole sequences only, and no queries. `answers` are for the program."""
+    """`output` is for watchers; it has whole sequences only, and no queries. `answers` are for the program, one for
+    each of its queries that has one."""
 
     output: bytes
-    answers: bytes
+    answers: tuple[bytes, ...]
+
+
+class SavedFilter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of the output beyond the state of the terminal itself: a partial sequence, the last characters."""
+
+    tokens: SavedTokenizer = SavedTokenizer()
+    marks: str = ""
+    last: str = ""
 
 
 class Emulator:
-    def __init__(self, columns: int, rows: int) -> None:
+    """`vt` and `saved` continue a terminal: `vt` has its state, `saved` is from `save_filter`."""
+
+    def __init__(self, columns: int, rows: int, vt: Vt | None = None, saved: SavedFilter | None = None) -> None:
+        saved = saved or SavedFilter()
         self.columns = columns
         self.rows = rows
-        self.vt = Vt.new(columns, rows, HISTORY_BYTES)
-        self._tokens = Tokenizer()
-        self._marks = CombiningFilter()
-        self._last = ""
+        self.vt = vt or Vt.new(columns, rows, HISTORY_BYTES)
+        self._tokens = Tokenizer(saved.tokens)
+        self._marks = CombiningFilter(saved.marks)
+        self._last = saved.last
+
+    def save_filter(self) -> SavedFilter:
+        return SavedFilter(self._tokens.save(), self._marks.save(), last_character(self._last))
 
     @property
     def x(self) -> int:
@@ -67,18 +91,19 @@ class Emulator:
         return (*lines, *[""] * (self.rows - len(lines)))
 
     def feed(self, data: bytes) -> FeedResult:
-        answers = b""
+        answers: list[bytes] = []
         output: list[str] = []
         for token in self._tokens.feed(data):
             if is_query(token):
-                answers += answer(token, self.vt, self.columns, self.rows)
+                if reply := answer(token, self.vt, self.columns, self.rows):
+                    answers.append(reply)
                 continue
             token = self._common(token)
             if token.kind is TokenKind.RUN:
                 token = token._replace(raw=self._marks.bounded(token.raw))
             output.append(token.raw)
             self._show(token)
-        return FeedResult("".join(output).encode(), answers)
+        return FeedResult("".join(output).encode(), tuple(answers))
 
     def resize(self, columns: int, rows: int) -> None:
         if columns < self.columns and self.alternate:

@@ -46,6 +46,7 @@ OPTIONS: Final = {
     "APC_MAX_BYTES": 19,
     "DEFAULT_CURSOR_STYLE": 22,
     "SCROLLBACK_MAX_BYTES": 27,
+    "SCROLLBACK_MAX_LINES": 28,
     "MODE_DEFAULT": 33,
     "MODE": 34,
 }
@@ -200,28 +201,45 @@ class Vt:
         handle = c_void_p()
         _check("new", library().ghostty_terminal_new(None, byref(handle), columns, rows))
         terminal = cls(handle)
-        terminal._set("SCROLLBACK_MAX_BYTES", byref(c_size_t(history_bytes)))
-        terminal._set("KITTY_IMAGE_STORAGE_LIMIT", byref(c_uint64(0)))
-        terminal._set("APC_MAX_BYTES", byref(c_size_t(0)))
+        terminal.limit(history_bytes)
         for mode, on in DEFAULTS.items():
             if terminal.mode(mode) != on:
                 terminal._set("MODE_DEFAULT", byref(ModeConfig(mode, on)))
                 terminal._set("MODE", byref(ModeConfig(mode, on)))
         return terminal
 
-    def copy(self) -> "Vt":
-        """Another terminal in the same state, to be queried and changed. Only between two sequences."""
-        data, length = c_void_p(), c_size_t()
-        _check("copy", self._lib.ghostty_snapshot_encode_alloc(self._handle, None, byref(data), byref(length)))
+    @classmethod
+    def decode(cls, encoded: bytes) -> "Vt":
+        """The terminal that `encode` was called on, without a limit of its history."""
         decoder, handle = c_void_p(), c_void_p()
         try:
-            encoded = cast(data, c_char_p)
-            _check("copy", self._lib.ghostty_snapshot_decoder_new_buf(None, byref(decoder), encoded, length))
-            _check("copy", self._lib.ghostty_snapshot_decoder_decode(decoder, byref(handle)))
+            new = library().ghostty_snapshot_decoder_new_buf(None, byref(decoder), encoded, len(encoded))
+            _check("decode", new)
+            _check("decode", library().ghostty_snapshot_decoder_decode(decoder, byref(handle)))
         finally:
-            self._lib.ghostty_snapshot_decoder_free(decoder)
+            library().ghostty_snapshot_decoder_free(decoder)
+        return cls(handle)
+
+    def encode(self) -> bytes:
+        """The whole state, as bytes of this release of the library. Only between two sequences."""
+        data, length = c_void_p(), c_size_t()
+        _check("encode", self._lib.ghostty_snapshot_encode_alloc(self._handle, None, byref(data), byref(length)))
+        try:
+            return string_at(data, length.value)
+        finally:
             self._lib.ghostty_free(None, data, length)
-        return Vt(handle)
+
+    def copy(self) -> "Vt":
+        """Another terminal in the same state, to be queried and changed. Only between two sequences."""
+        return Vt.decode(self.encode())
+
+    def limit(self, history_bytes: int, history_lines: int | None = None) -> None:
+        """Limit the memory that output can use. What is above a limit is dropped in pages of some hundred lines."""
+        self._set("SCROLLBACK_MAX_BYTES", byref(c_size_t(history_bytes)))
+        if history_lines is not None:
+            self._set("SCROLLBACK_MAX_LINES", byref(c_size_t(history_lines)))
+        self._set("KITTY_IMAGE_STORAGE_LIMIT", byref(c_uint64(0)))
+        self._set("APC_MAX_BYTES", byref(c_size_t(0)))
 
     def write(self, data: bytes) -> None:
         self._lib.ghostty_terminal_vt_write(self._handle, data, len(data))

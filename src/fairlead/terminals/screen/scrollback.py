@@ -4,6 +4,7 @@ Each addition consists of whole characters and sequences, and is only dropped as
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 _BLOCK: Final = 4096
@@ -11,11 +12,11 @@ _BLOCK: Final = 4096
 
 
 class Scrollback:
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, blocks: Iterable[bytes] = (), whole: bool = True) -> None:
         self._most = most
-        self._blocks: deque[bytearray] = deque()
-        self._bytes = 0
-        self.whole = True
+        self._blocks = deque(map(bytearray, blocks))
+        self._bytes = sum(map(len, self._blocks))
+        self.whole = whole
         """Whether nothing was dropped: this is all that was ever printed."""
 
     def add(self, data: bytes) -> None:
@@ -30,6 +31,11 @@ class Scrollback:
     @property
     def empty(self) -> bool:
         return not self._bytes
+
+    @property
+    def blocks(self) -> tuple[bytes, ...]:
+        """The parts that are dropped as a whole: give them to a new one to continue."""
+        return tuple(map(bytes, self._blocks))
 
     def data(self) -> bytes:
         return b"".join(self._blocks)

@@ -9,6 +9,8 @@ import re
 from enum import Enum
 from typing import Final, NamedTuple
 
+import msgspec
+
 LONGEST: Final = 64 * 1024
 """Longest sequence in characters. Titles and clipboards are far shorter; pictures may be longer and are dropped."""
 
@@ -67,17 +69,33 @@ _BROKEN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x18\x1a]*|[ -/]*
 _OSC_END = re.compile(r"\x07|(?=[\x1b\x18\x1a])")
 _STRING_END = re.compile(r"(?=[\x1b\x18\x1a])")
 _CSI_END = re.compile(r"[@-~]|(?=[^ -~])")
+_ENDS: Final = {"[": _CSI_END, "]": _OSC_END, "P": _STRING_END}
+"""The end of an oversized sequence, by the character that introduces it; `P` stands for all strings."""
 _C1 = re.compile(r"[\x80-\x9f]")
+
+
+class SavedTokenizer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The bytes of a partial character, a partial sequence, and the kind of a sequence that is being dropped."""
+
+    partial: bytes = b""
+    rest: str = ""
+    dropping: str = ""
 
 
 class Tokenizer:
     """Takes bytes, split anywhere, and returns the complete tokens."""
 
-    def __init__(self) -> None:
+    def __init__(self, saved: SavedTokenizer | None = None) -> None:
+        saved = saved or SavedTokenizer()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._rest = ""
-        self._until: re.Pattern[str] | None = None
-        """The pattern of the end of an oversized sequence that is being dropped."""
+        self._decoder.setstate((saved.partial, 0))
+        self._rest = saved.rest
+        self._dropping = saved.dropping
+        """The key of `_ENDS` for an oversized sequence that is being dropped; empty if there is none."""
+
+    def save(self) -> SavedTokenizer:
+        partial, _ = self._decoder.getstate()
+        return SavedTokenizer(partial, self._rest, self._dropping)
 
     def feed(self, data: bytes) -> list[Token]:
         text = self._decoder.decode(data)
@@ -89,12 +107,12 @@ class Tokenizer:
         at = 0
         end = len(text)
         while at < end:
-            if self._until is not None:
-                found = self._until.search(text, at)
+            if self._dropping:
+                found = _ENDS[self._dropping].search(text, at)
                 if found is None:
                     return tokens
                 at = found.end()
-                self._until = None
+                self._dropping = ""
             match = _TOKEN.match(text, at)
             if match is not None:
                 at = match.end()
@@ -113,7 +131,7 @@ class Tokenizer:
         if len(rest) <= LONGEST:
             self._rest = rest
         else:
-            self._until = _OSC_END if rest[1:2] == "]" else _STRING_END if rest[1:2] in "PX^_" else _CSI_END
+            self._dropping = "P" if rest[1:2] in "PX^_" else "]" if rest[1:2] == "]" else "["
 
 
 def _token(match: re.Match[str]) -> Token:

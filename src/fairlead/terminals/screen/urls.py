@@ -64,18 +64,27 @@ class _Held(msgspec.Struct, frozen=True):
     fields_only: bool
 
 
-class UrlFinder:
-    """Finds URLs in the output of a terminal of this `width`."""
+class UrlFinder(msgspec.Struct, omit_defaults=True):
+    """Finds URLs in the output of a terminal of this `width`. Its fields are its whole state: another one that is
+    decoded from them continues the search."""
 
-    def __init__(self, width: int) -> None:
-        self.width = width
-        self._reported: set[FoundUrl] = set()
-        self._asked: list[int] = []
-        self._last: tuple[int, str] | None = None
-        self._held: _Held | None = None
-        self._rest = b""
-        self._wake()
-        self._awake = False
+    width: int
+    _reported: set[FoundUrl] = set()
+    _rest: bytes = b""
+    _awake: bool = False
+    _place: int = 0
+    _busy_until: int = BEFORE
+    _at: int = 0
+    _column: int = 0
+    _recent: str = ""
+    _asked: list[int] = []
+    _last: tuple[int, str] | None = None
+    _held: _Held | None = None
+    _indent: int = -1
+    _first: bool = True
+    _word: str = ""
+    _word_column: int = 0
+    _word_place: int = 0
 
     @property
     def waiting(self) -> bool:
