@@ -51,6 +51,7 @@ class Registry:
         self._feeds: dict[SessionId, Hub] = {}
         self._loading: dict[SessionId, _Loading] = {}
         self.tasks = TaskSet()
+        self._adopting: set[asyncio.Task[None]] = set()
         self.views = Projections(services, self.feed, self.drop_feed)
 
     # --- finding -----------------------------------------------------------------------------------
@@ -208,7 +209,13 @@ class Registry:
     async def _adopt(self, child: ProcessInfo) -> None:
         session = await self._recovering(child)
         if session is not None:
-            self.tasks.spawn(adopt(session.supervisor, child))
+            self._adopting.add(self.tasks.spawn(adopt(session.supervisor, child)))
+
+    async def adopted(self) -> None:
+        """Wait until the kept processes of the earlier gateway are connected to their sessions."""
+        if self._adopting:
+            await asyncio.wait(self._adopting)
+            self._adopting.clear()
 
     async def _recovering(self, child: ProcessInfo) -> Session | None:
         """The session of a process of an earlier gateway. It sends no messages until the process is known."""
