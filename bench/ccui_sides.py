@@ -118,7 +118,13 @@ class Ours(Side):
         return [str(PROGRAM), "serve", "--door", f"claudecodeui={self.port}"]
 
     def env(self) -> dict[str, str]:
-        settings = {"data": self.folder / "data", "port": 0, "roots": self.project, "log_level": "error"}
+        settings = {
+            "data": self.folder / "data",
+            "port": 0,
+            "roots": self.project,
+            "log_level": "error",
+            "on_stop": "end",
+        }
         settings |= {"agent": "claude", "claude": self.cli, "claude_home": self.folder, "pass_env": "IS_SANDBOX"}
         named = {f"FAIRLEAD_{name.upper()}": str(value) for name, value in settings.items()}
         return super().env() | named | {"FAIRLEAD_TOKEN": TOKEN}

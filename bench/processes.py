@@ -90,6 +90,7 @@ class Gateway(Measured):
     def start(self) -> float:
         """Seconds from the start of the process to the first answer of /health."""
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "FAIRLEAD_TOKEN": TOKEN, "LANG": "C.UTF-8"}
+        env["FAIRLEAD_ON_STOP"] = "end"
         # One credential opens all sockets of a benchmark.
         env["FAIRLEAD_SOCKETS_PER_CREDENTIAL"] = "4096"
         env |= {f"FAIRLEAD_{name.upper()}": str(value) for name, value in self.settings.items()}

@@ -28,6 +28,7 @@ from ccui_peer import run as measure_claudecodeui  # noqa: E402
 from changes import measure as measure_changes  # noqa: E402
 from envelopes import measure as measure_envelopes  # noqa: E402
 from figures import Figures, curves, spread, table  # noqa: E402
+from keeper import measure as measure_keeper  # noqa: E402
 from processes import Gateway, Measured, bare_relay, node_relay, python_start  # noqa: E402
 from shim import measure as measure_shim  # noqa: E402
 from terminals import measure as measure_terminals  # noqa: E402
@@ -392,6 +393,10 @@ def shim(quick: bool) -> Figures:
     return measure_shim(quick)
 
 
+def keeper(quick: bool) -> Figures:
+    return measure_keeper(quick)
+
+
 def web(quick: bool) -> Figures:
     return measure_web(quick)
 
@@ -426,6 +431,7 @@ PARTS: dict[str, Callable[[bool], Figures]] = {
         ccui_chat,
         claudecodeui,
         shim,
+        keeper,
         web,
     )
 }

@@ -112,7 +112,7 @@ def one_turn(command: Path, folder: Path) -> None:
         path.mkdir()
     url = f"http://127.0.0.1:{free_port()}"
     env = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8", "FAIRLEAD_TOKEN": TOKEN, "FAIRLEAD_URL": url}
-    options = ["--host", "127.0.0.1", "--port", url.rpartition(":")[2], "--data", str(data)]
+    options = ["--host", "127.0.0.1", "--port", url.rpartition(":")[2], "--data", str(data), "--on-stop", "end"]
     options += ["--agent", "demo", "--roots", str(work)]
     server = subprocess.Popen([command, "serve", *options], cwd=work, env=env, stdout=subprocess.DEVNULL)
     try:

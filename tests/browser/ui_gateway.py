@@ -28,7 +28,8 @@ class Gateway:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.http = local_client(base_url=self.url, headers={"authorization": f"Bearer {TOKEN}"})
-        self._env = {"PATH": os.environ["PATH"], "HOME": str(folder), **(env or {}), "FAIRLEAD_TOKEN": TOKEN}
+        own = {"PATH": os.environ["PATH"], "HOME": str(folder), "FAIRLEAD_ON_STOP": "end"}
+        self._env = {**own, **(env or {}), "FAIRLEAD_TOKEN": TOKEN}
         self._options = options
         self._process: asyncio.subprocess.Process | None = None
 

@@ -17,6 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from fairlead.keeper.client import connect
+from fairlead.system.clock import SystemClock
+from fairlead.system.process_group import StopTimeouts
 from patience import PATIENCE
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -108,15 +111,28 @@ class Terminal:
         return bool(data)
 
 
+async def end_keeper(data: Path) -> None:
+    """End what a keeper of this data folder holds, and the keeper itself, if there is one."""
+    try:
+        keeper = await connect(data, SystemClock())
+    except OSError:
+        return
+    for process in keeper.found:
+        await process.end(StopTimeouts(close=0, terminate=0))
+        process.forget()
+    await keeper.close(quit=True)
+
+
 class Server:
-    """A gateway's process on one data folder and one port, which can be killed and started again."""
+    """A gateway's process on one data folder and one port, which can be killed and started again. Without `--keeper`
+    it has no keeper, so that no agent outlives a test."""
 
     def __init__(self, folder: Path) -> None:
         self.data, self.project = folder / "data", folder / "project"
         self.project.mkdir()
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        self.env = environment(self.data)
+        self.env = environment(self.data, FAIRLEAD_KEEPER="no")
         self.process: subprocess.Popen[str] | None = None
 
     def start(self, *more: str) -> subprocess.Popen[str]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from cli.cli_processes import Server
+from cli.cli_processes import Server, end_keeper
 from fairlead.cli.main import main
 from fairlead.config import Config
 from fairlead.wiring import GatewayInfo, running
@@ -73,6 +73,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     yield made
     if made.process is not None:
         made.end(signal.SIGTERM)
+    asyncio.run(end_keeper(made.data))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,11 +1,12 @@
 """`fairlead keeper run`: a keeper in the foreground, for a service or a container of its own."""
 
 import asyncio
+import contextlib
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,13 +26,28 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
         yield listening
 
 
-def start(tmp_path: Path) -> "subprocess.Popen[str]":
+Start = Callable[[], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts keepers of one data folder; none outlives the test."""
     env = environment(tmp_path / "data", NOTIFY_SOCKET=str(tmp_path / "notify"), FAIRLEAD_TOKEN="s3cret")
-    return background(env, tmp_path, "keeper", "run")
+    with contextlib.ExitStack() as stack:
+
+        def begin() -> "subprocess.Popen[str]":
+            process = background(env, tmp_path, "keeper", "run")
+            stack.callback(process.communicate)
+            stack.callback(process.kill)
+            return process
+
+        yield begin
 
 
-def test_it_reports_that_it_listens_and_stays_until_it_is_stopped(tmp_path: Path, manager: socket.socket) -> None:
-    process = start(tmp_path)
+def test_it_reports_that_it_listens_and_stays_until_it_is_stopped(
+    tmp_path: Path, manager: socket.socket, start: Start
+) -> None:
+    process = start()
     assert manager.recv(100) == b"READY=1"
 
     async def visit() -> tuple[int, list[int]]:
@@ -55,7 +71,7 @@ def test_it_reports_that_it_listens_and_stays_until_it_is_stopped(tmp_path: Path
 
     first, nothing = asyncio.run(visit())
     assert nothing == []
-    second = start(tmp_path)
+    second = start()
     assert manager.recv(100) == b"READY=1"
     _, err = second.communicate(timeout=PATIENCE)
     assert (second.returncode, "Another keeper holds" in err) == (0, True)
@@ -70,9 +86,9 @@ def test_it_reports_that_it_listens_and_stays_until_it_is_stopped(tmp_path: Path
     assert (process.returncode, "Traceback" in err) == (-signal.SIGTERM, False)
 
 
-def test_a_folder_that_cannot_be_used_is_reported(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_used_is_reported(tmp_path: Path, start: Start) -> None:
     (tmp_path / "data").write_text("not a folder")
-    process = start(tmp_path)
+    process = start()
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert str(tmp_path / "data") in err

@@ -116,7 +116,7 @@ def test_status_reports_a_gateway_that_does_not_answer(systemd: Systemd, fairlea
 def test_a_gateway_that_is_no_service_is_not_replaced(systemd: Systemd, fairlead: Fairlead, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     server = Server(tmp_path / "other")
-    running = server.start("--no-keeper")
+    running = server.start()
     ran = fairlead("service", "install", "--", "--data", str(server.data))
     assert ran.code == 1
     assert f"(process {running.pid})" in ran.err

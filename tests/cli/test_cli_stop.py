@@ -26,7 +26,7 @@ from fairlead.system.clock import SystemClock
 from fairlead.system.proctable import Process, is_alive, start_mark
 from patience import PATIENCE
 
-STATE = GatewayState(state="running", working=(), agents=0, terminals=0, queued=0, on_stop="end")
+STATE = GatewayState(state="running", working=(), agents=0, kept=0, terminals=0, queued=0, on_stop="end")
 
 
 def until(true: Callable[[], bool], what: str) -> None:
@@ -40,13 +40,16 @@ class Rest:
     """Calls of a gateway's process over REST, as admin."""
 
     def __init__(self, server: Server) -> None:
-        token = (server.data / "admin-token").read_text().strip()
-        self.http = httpx2.Client(
-            base_url=server.url or "", headers={"authorization": f"Bearer {token}"}, trust_env=False, timeout=PATIENCE
-        )
+        self._url = server.url or ""
+        self._token = (server.data / "admin-token").read_text().strip()
+
+    def request(self, method: str, path: str, body: Any = None, token: str = "") -> httpx2.Response:
+        headers = {"authorization": f"Bearer {token or self._token}"}
+        with httpx2.Client(base_url=self._url, headers=headers, trust_env=False, timeout=PATIENCE) as client:
+            return client.request(method, path, json=body)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        answer = self.http.request(method, path, json=body)
+        answer = self.request(method, path, body)
         assert answer.is_success, answer.text
         return answer.json()
 
@@ -64,12 +67,10 @@ class Rest:
 
 
 @pytest.fixture
-def rest(server: Server) -> Iterator[Rest]:
+def rest(server: Server) -> Rest:
     """The calls of a gateway that ends its agents itself."""
-    server.start("--no-keeper")
-    made = Rest(server)
-    yield made
-    made.http.close()
+    server.start()
+    return Rest(server)
 
 
 def ended(server: Server) -> tuple[int, str]:
@@ -182,13 +183,64 @@ def test_stop_with_agents_ends_what_a_keeper_holds_without_a_gateway(fairlead: F
     assert fairlead("stop", "--agents", "--data", str(tmp_path)).code == 3
 
 
+def ends_with_agents(server: Server, fairlead: Fairlead, ended_with_it: str) -> None:
+    """Stop the gateway with its agents; the keeper then holds nothing, and ends."""
+    ran = fairlead("stop", "--agents", "--data", str(server.data))
+    assert (ran.code, ended_with_it in ran.err) == (0, True), ran.err
+    assert ended(server)[0] == 0
+    until(lambda: not (server.data / "keeper-1.sock").exists(), "the keeper ended")
+
+
+def test_a_turn_goes_on_over_a_stop_and_a_start(server: Server, fairlead: Fairlead) -> None:
+    server.start("--keeper")
+    rest = Rest(server)
+    session = rest.session(server, "SCRIPT:slow 4000")
+    ran = fairlead("stop", "--data", str(server.data))
+    assert ran.code == 0
+    assert "Stopped. Running on without it: 1 agent." in ran.err
+    code, output = ended(server)
+    assert (code, "Stopped. Running on without it: 1 agent." in output) == (0, True)
+    server.start("--keeper")
+    again = Rest(server)
+    (working,) = again.state()["working"]
+    assert (working["session"], working["work"]) == (session, ["a running turn"])
+    ends_with_agents(server, fairlead, "Ended with it: 1 agent.")
+
+
+def test_agents_that_a_gateway_left_are_ended_and_the_next_gateway_records_it(
+    server: Server, fairlead: Fairlead
+) -> None:
+    server.start("--keeper")
+    session = Rest(server).session(server, "SCRIPT:slow 4000")
+    assert fairlead("stop", "--data", str(server.data)).code == 0
+    assert ended(server)[0] == 0
+    ran = fairlead("stop", "--agents", "--data", str(server.data))
+    assert (ran.code, "Ending what the keeper holds: 1 " in ran.err) == (0, True)
+    server.start("--keeper")
+    again = Rest(server)
+    until(lambda: not again.state()["working"], "the turn is over")
+    events = str(again.call("GET", f"/v1/sessions/{session}/events"))
+    assert "agent.exited" in events and "turn.ended" in events
+    ends_with_agents(server, fairlead, "Stopped.")
+
+
+def test_a_drain_ends_the_agents_at_the_keeper(server: Server, fairlead: Fairlead) -> None:
+    server.start("--keeper")
+    rest = Rest(server)
+    session = rest.session(server, "SCRIPT:slow 4000")
+    rest.call("POST", f"/v1/sessions/{session}/interrupt")
+    assert fairlead("drain", "--data", str(server.data)).code == 0
+    assert ended(server)[0] == 0
+    until(lambda: not (server.data / "keeper-1.sock").exists(), "the keeper ended")
+
+
 def test_agents_that_go_on_are_counted_with_the_command_that_ends_them() -> None:
     assert _left(None, agents=False) == _left(STATE, agents=False) == ""
-    state = GatewayState(state="running", working=(), agents=2, terminals=1, queued=0, on_stop="detach")
+    state = GatewayState(state="running", working=(), agents=3, kept=2, terminals=1, queued=0, on_stop="detach")
     text = _left(state, agents=False)
     assert "Running on without it: 2 agents and 1 terminal." in text
     assert "fairlead stop --agents" in text
-    assert _left(state, agents=True) == " Ended with it: 2 agents and 1 terminal."
+    assert _left(state, agents=True) == " Ended with it: 3 agents and 1 terminal."
 
 
 # --- drain ----------------------------------------------------------------------------------------------------
@@ -214,10 +266,9 @@ def test_drain_waits_for_the_turn_and_keeps_messages_for_the_next_start(
     assert any(line.startswith(f"{title}a running turn (turn began ") for line in lines), err
     assert lines[-1] == "Stopped."
     assert ended(server)[0] == 0
-    server.start("--no-keeper")
+    server.start()
     again = Rest(server)
     until(lambda: "last" in str(again.call("GET", f"/v1/sessions/{session}/messages")), "the queue went on")
-    again.http.close()
 
 
 def test_an_idle_gateway_is_stopped_at_once(server: Server, rest: Rest, fairlead: Fairlead) -> None:
@@ -256,8 +307,7 @@ def test_only_an_admin_may_stop_or_drain(rest: Rest) -> None:
     body = {"name": "phone", "scopes": ["view", "chat", "approve", "terminal"]}
     secret = rest.call("POST", "/v1/tokens", body)["secret"]
     for method, path in (("GET", ""), ("POST", "/drain"), ("DELETE", "/drain"), ("POST", "/stop")):
-        headers = {"authorization": f"Bearer {secret}"}
-        assert rest.http.request(method, f"/v1/gateway{path}", headers=headers).status_code == 403
+        assert rest.request(method, f"/v1/gateway{path}", token=secret).status_code == 403
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("2H", 7200), ("0s", 0)])

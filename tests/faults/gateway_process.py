@@ -18,6 +18,7 @@ from typing import Any
 import httpx2
 
 from fairlead.system.proctable import program_inside
+from keeper_process import keeper_of
 from local_http import local_client
 from patience import PATIENCE
 
@@ -156,9 +157,7 @@ class GatewayProcess:
                 yield pid
 
     def keeper(self) -> int | None:
-        """The keeper of the data folder. Its environment is empty; its last argument is the folder."""
-        data = str(self.data).encode()
-        return next((pid for pid, argv in _each("cmdline") if b"-I" in argv and data in argv[-2:]), None)
+        return keeper_of(self.data)
 
     def agents(self, session: str) -> list[int]:
         """The agents of one session."""

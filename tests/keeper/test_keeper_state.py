@@ -170,6 +170,14 @@ def test_reader_that_stands_still_gets_a_window_and_the_process_waits() -> None:
     assert bench.of(do.WatchOutput) == [do.WatchOutput(1, True)]
 
 
+def test_reader_is_sent_nothing_that_is_stored_already() -> None:
+    bench = Bench()
+    bench.tell(say.Attach(1, 0))
+    bench.state.output(1, bytes(WINDOW) + b"skipped" + b"rest")
+    bench.tell(say.Ack(1, WINDOW + 7, None))
+    assert bench.answers == [say.Output(1, WINDOW + 7, b"rest")]
+
+
 def test_reader_that_stands_still_does_not_hold_up_another_process() -> None:
     bench = Bench()
     bench.tell(SPAWN)

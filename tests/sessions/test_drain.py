@@ -71,7 +71,9 @@ async def test_a_running_turn_is_waited_for(operated: Operated) -> None:
     started = next(event for event in await operated.harness.log() if isinstance(event, ev.TurnStarted))
     assert (working.session, working.title, working.since) == (SESSION, "refactor the parser", started.at)
     assert working.work == ("a running turn",)
-    assert (state.agents, state.terminals, state.on_stop) == (1, 3, "detach")
+    assert (state.agents, state.kept, state.terminals, state.on_stop) == (1, 0, 3, "detach")
+    agent.kept = True
+    assert (await operated.do(ReadGatewayState())).kept == 1
     await operated.goes_on()
     await agent.result()
     await operated.stops()
@@ -237,3 +239,14 @@ async def test_a_steer_goes_into_the_running_turn(operated: Operated) -> None:
     await operated.harness.until(lambda: len(agent.written) == 2)
     await agent.result()
     await operated.stops()
+
+
+@pytest.mark.parametrize("detaches", [False, True])
+async def test_agents_at_the_keeper_are_left_to_the_next_gateway(tmp_path: Path, detaches: bool) -> None:
+    operated = Operated(await CoreHarness(tmp_path).start(), detaches=detaches)
+    agent = await operated.harness.working()
+    agent.kept = True
+    await operated.operation.stop_agents()
+    assert operated.operation.left == ((1, 3) if detaches else (0, 0))
+    assert agent.released is detaches
+    await operated.harness.store.close()

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
     *("latency", "chat", "commit", "fanout", "length", "reconnect", "idle", "views", "envelopes", "changes"),
-    *("terminals", "transcripts", "ccui_chat", "claudecodeui", "web"),
+    *("terminals", "transcripts", "ccui_chat", "claudecodeui", "shim", "keeper", "web"),
 )
 
 pytestmark = [pytest.mark.process, pytest.mark.long]

@@ -80,16 +80,28 @@ def _terminate(process: Process) -> None:
 
 def _left(state: "GatewayState | None", *, agents: bool) -> str:
     """Describe what became of the agents and terminals."""
-    if state is None or not state.agents + state.terminals:
+    if state is None:
         return ""
-    counts = ((state.agents, "agent"), (state.terminals, "terminal"))
-    what = " and ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in counts if count)
     if agents or state.on_stop == "end":
-        return f" Ended with it: {what}."
+        ended = _count(state.agents, state.terminals)
+        return f" Ended with it: {ended}." if ended else ""
+    return describe_left(state.kept, state.terminals)
+
+
+def describe_left(agents: int, terminals: int) -> str:
+    """Describe agents and terminals that run on without a gateway; empty if there are none."""
+    left = _count(agents, terminals)
+    if not left:
+        return ""
     return (
-        f" Running on without it: {what}. The next gateway takes them over; without one they end after some time "
+        f" Running on without it: {left}. The next gateway takes them over; without one they end after some time "
         "(setting orphan_minutes). End them now with: fairlead stop --agents"
     )
+
+
+def _count(agents: int, terminals: int) -> str:
+    counts = ((agents, "agent"), (terminals, "terminal"))
+    return " and ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in counts if count)
 
 
 async def end_kept(folder: Path) -> int:

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Collection
 from pathlib import Path
 
+import msgspec
+
 from fairlead.keeper.client import Keeper, KeptProcess, ProcessSpec, connect, connect_or_start
 from fairlead.system.clock import Clock
 from fairlead.system.process_group import StopTimeouts
@@ -17,7 +19,7 @@ class KeeperAccess:
     """`orphan_s`: how long processes live without a gateway."""
 
     def __init__(self, data: Path, clock: Clock, orphan_s: float) -> None:
-        self.orphan_s = orphan_s
+        self._orphan_s = orphan_s
         self._data = data
         self._clock = clock
         self._keeper: Keeper | None = None
@@ -36,12 +38,6 @@ class KeeperAccess:
         """A process that the keeper had at the start. The caller is now responsible for it."""
         return self._found.pop((pid, started), None)
 
-    def take(self, kind: str) -> list[KeptProcess]:
-        """All processes of this kind that the keeper had at the start, the oldest first. The caller is now responsible
-        for them."""
-        keys = [key for key, process in self._found.items() if process.tag.get("kind") == kind]
-        return [self._found.pop(key) for key in keys]
-
     async def end_unknown(self, kind: str, known: Collection[tuple[int, str]]) -> None:
         """End the processes of this kind that are not among the `known` pids with start marks: the gateway was killed
         before it had recorded them, so they have got no input."""
@@ -53,14 +49,25 @@ class KeeperAccess:
         await process.end(StopTimeouts(close=0, terminate=0))
         process.forget()
 
-    async def open(self) -> Keeper:
+    @property
+    def found(self) -> tuple[KeptProcess, ...]:
+        """The processes that the keeper had at the start, without those that `find` has returned."""
+        return tuple(self._found.values())
+
+    async def opened(self) -> "KeeperAccess":
+        """Return this object when the keeper answers. Raises OSError if it cannot be started."""
+        await self._open()
+        return self
+
+    async def _open(self) -> Keeper:
         async with self._opening:
             if self._keeper is None or self._keeper.lost.is_set():
                 self._keeper = await connect_or_start(self._data, self._clock)
             return self._keeper
 
     async def spawn(self, spec: ProcessSpec) -> KeptProcess:
-        return await (await self.open()).spawn(spec)
+        """Start a process at the keeper, which is started if there is none."""
+        return await (await self._open()).spawn(msgspec.structs.replace(spec, orphan_s=self._orphan_s))
 
     async def close(self) -> None:
         """Leave the keeper. It ends if it holds nothing."""

@@ -75,14 +75,14 @@ class OutputBuffer:
 
     def chunks(self) -> Iterator[tuple[int, bytes]]:
         """Yield what the reader may get now, each piece with its offset, and count it as sent."""
-        while self._sent is not None and self._sent < self.end:
-            size = min(CHUNK, self._taken + WINDOW - self._sent)
+        while self._sent is not None:
+            offset = self._sent
+            size = min(CHUNK, self._taken + WINDOW - offset, self.end - offset)
             if size <= 0:
                 return
-            offset = self._sent
             start = offset - self.base
             data = bytes(memoryview(self._data)[start : start + size])
-            self._sent += len(data)
+            self._sent += size
             yield offset, data
 
 

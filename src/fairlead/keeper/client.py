@@ -34,6 +34,7 @@ _log = logging.getLogger("fairlead.keeper")
 __all__ = ["Keeper", "KeeperLost", "KeptProcess", "ProcessSpec", "connect", "connect_or_start"]
 
 _ANSWER_SECONDS = 30.0
+_CLOSE_SECONDS = 5.0
 _ATTEMPTS = 3
 _LOST = "the connection to the keeper was lost"
 _PACKAGES = str(Path(__file__).parent.parent.parent)
@@ -97,7 +98,7 @@ class Keeper:
             self._wire.send(say.Quit())
         self._wire.close()
         try:
-            await within(self._clock, _ANSWER_SECONDS, self._wire.ended.wait())
+            await within(self._clock, _CLOSE_SECONDS, self._wire.ended.wait())
         except TimeoutError:  # the keeper does not take what we have sent
             self._wire.abort()
         await self._tasks.close()
@@ -149,14 +150,15 @@ class _Wire(asyncio.Protocol):
     def send(self, message: say.Message) -> None:
         """Send a message; after the end of the connection do nothing. Raises ValueError if it is too large."""
         frame = say.pack(message)
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and not self.closed and not self._closing:
             self._transport.write(frame)
 
     def close(self) -> None:
-        """Close the connection when everything is sent."""
+        """End our side when everything is sent; the keeper then ends the connection. If we closed it before, what we
+        have sent last could be lost: the keeper stops reading when it cannot send."""
         self._closing = True
-        if self._transport is not None:
-            self._transport.close()
+        if not self.closed and self._transport is not None:
+            self._transport.write_eof()
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -168,9 +170,11 @@ class _Wire(asyncio.Protocol):
             self.send(say.Hello())
         else:
             self.listed.set_exception(PermissionError(errno.EPERM, "the keeper belongs to another user"))
-            self.close()
+            self.abort()
 
     def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
         try:
             for frame in self._decoder.feed(data):
                 message = say.unpack(frame)

@@ -51,6 +51,7 @@ class Registry:
         self._feeds: dict[SessionId, Hub] = {}
         self._loading: dict[SessionId, _Loading] = {}
         self.tasks = TaskSet()
+        self._adopting: set[asyncio.Task[None]] = set()
         self.views = Projections(services, self.feed, self.drop_feed)
 
     # --- finding -----------------------------------------------------------------------------------
@@ -210,12 +211,13 @@ class Registry:
         if session is not None:
             # Before the gateway listens: programs of the agent try again as soon as it does.
             self.services.restore_access(child.session, session.core.state.owner, child.access)
-            self.tasks.spawn(adopt(session.supervisor, child))
+            self._adopting.add(self.tasks.spawn(adopt(session.supervisor, child)))
 
-    async def recovered(self) -> None:
-        """Wait until the processes of an earlier gateway are adopted, or known to be gone."""
-        for session in self.all_loaded():
-            await session.supervisor.recovered.wait()
+    async def adopted(self) -> None:
+        """Wait until the kept processes of the earlier gateway are connected to their sessions."""
+        if self._adopting:
+            await asyncio.wait(self._adopting)
+            self._adopting.clear()
 
     async def _recovering(self, child: ProcessInfo) -> Session | None:
         """The session of a process of an earlier gateway. It sends no messages until the process is known."""

@@ -86,6 +86,10 @@ class Terminal(Protocol):
     @property
     def group(self) -> int: ...
     @property
+    def tag(self) -> Mapping[str, Any]:
+        """The tag of its `Program`, also after a restart of the gateway."""
+
+    @property
     def running(self) -> bool: ...
     @property
     def watched(self) -> bool:
@@ -132,7 +136,8 @@ class Terminals(Protocol):
         """The last terminal of that name; one that has ended is kept for a while."""
 
     def adopted(self, name: str) -> Terminal | None:
-        """The terminal of that name of an earlier gateway, for its owner, who continues it; None if there is none."""
+        """A terminal of an earlier gateway whose program runs at the keeper. Its owner calls this when the gateway
+        starts; a terminal whose owner does not is ended."""
 
 
 # --- a terminal on a socket

@@ -35,7 +35,7 @@ class TerminalKeeper(Protocol):
 class TerminalRegistry:
     """Implements `terminals.api.Terminals`. `agents` and `people` are the sandboxes of their programs. `keeper` returns
     the connection to the keeper, and is called for every program; without it the programs are children of the gateway.
-    `orphan_s`: how long programs at the keeper live without a gateway."""
+    """
 
     _clock: Clock
     _most: int
@@ -43,7 +43,6 @@ class TerminalRegistry:
     agents: Sandbox | None = None
     people: Sandbox | None = None
     keeper: Callable[[], Awaitable[TerminalKeeper]] | None = None
-    orphan_s: float = 3600.0
     _terminals: dict[str, PtySession] = field(default_factory=dict)
     _opening: dict[str, asyncio.Task[TerminalChild]] = field(default_factory=dict)
     _opened: asyncio.Event = field(default_factory=asyncio.Event)
@@ -194,7 +193,6 @@ class TerminalRegistry:
                     tag=msgspec.to_builtins(tag),
                     sandbox=sandbox,
                     size=(size.columns, size.rows),
-                    orphan_s=self.orphan_s,
                 )
             )
         except KeeperLost as error:

@@ -31,11 +31,11 @@ from fairlead.server.shares import CredentialShares
 from fairlead.server.webui import WebUi
 from fairlead.sessions.dependencies import McpServerSettings
 from fairlead.sessions.process.operation import GatewayOperation
+from fairlead.sessions.registry import Registry
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
 from fairlead.system.services import ServiceContext
-from fairlead.terminals.memo import KIND as TERMINAL
 from fairlead.terminals.registry import TerminalRegistry
 from fairlead.transcripts.database import FILE as TRANSCRIPTS
 from fairlead.transcripts.database import TranscriptDatabase
@@ -69,6 +69,8 @@ class RunningGateway:
         self._mcp = dict(mcp or {})
         self._clock = SystemClock()
         self._keeper: KeeperAccess | None = None
+        self._detaches: Callable[[], bool] = lambda: False
+        """Whether agents and terminals at the keeper outlive this gateway, asked when it stops."""
 
     async def serve(
         self, announce: Callable[[GatewayInfo], None] = lambda running: None, *, signals: bool = True
@@ -111,16 +113,15 @@ class RunningGateway:
         sandbox = await self._choose_sandbox()
         core, context, kinds, agent = await self._build_core(stack, protocols, network, store, credentials, sandbox)
         self.core = core
-        terminals = context.get(TerminalRegistry)
         self.operation = GatewayOperation(
             core.registry,
             stop=self.stop,
-            terminals=lambda: len(terminals.names()),
+            terminals=lambda: len(context.get(TerminalRegistry).names()),
             detaches=self._keeper is not None and config.on_stop == "detach",
         )
+        self._detaches = lambda: self.operation.detaches
         services = JoinedServices(context)
-        stack.push_async_callback(lambda: terminals.close(detach=self.operation.detaches))
-        services.stop_with(stack, lambda: core.registry.stop(detach=self.operation.detaches))
+        services.stop_with(stack, self.operation.stop_agents)
         webui = WebUi()
         cleanup = RemovalCleanup(
             store.documents,
@@ -155,14 +156,14 @@ class RunningGateway:
         )
         behind = [(door, door.app(parts)) for door in network.doors]
         self._runner = ServerRunner(App(parts), network.binding, network.sockets, self._clock, limits, behind)
+        terminals = context.get(TerminalRegistry)
         if self._keeper is not None:
-            known = {(child.pid, child.started) for child in await core.dependencies.children()}
-            await self._keeper.end_unknown(AGENT, known)
+            await self._restore(self._keeper, core, terminals, credentials)
         await core.registry.start(kill_children=config.on_restart == "kill")
         await cleanup.start()
         await warn_about_shared_sessions(store)
         await services.start()
-        core.registry.tasks.spawn(self._end_unadopted(terminals))
+        core.registry.tasks.spawn(_end_unadopted(core.registry, terminals))
         return GatewayInfo(
             url=config.public_url or self._runner.urls[0],
             urls=self._runner.urls,
@@ -174,9 +175,13 @@ class RunningGateway:
             doors=tuple(network.doors),
         )
 
-    async def _end_unadopted(self, terminals: TerminalRegistry) -> None:
-        await self.core.registry.recovered()
-        await terminals.end_unadopted()
+    async def _restore(
+        self, keeper: KeeperAccess, core: Core, terminals: TerminalRegistry, credentials: Credentials
+    ) -> None:
+        """Prepare to take over what the keeper holds. Agents that the settings do not keep are ended first."""
+        children = [] if self.config.on_restart == "kill" else await core.dependencies.children()
+        await keeper.end_unknown(AGENT, {(child.pid, child.started) for child in children})
+        terminals.restore(keeper.found, lambda user: credentials.users.get(user) is not None)
 
     async def _choose_sandbox(self) -> ChosenSandbox:
         settings.make_settings_folder(self._env)
@@ -199,10 +204,14 @@ class RunningGateway:
         uploads = Uploads(data / UPLOADS)
         await uploads.start()
         confined = agents.agents_sandbox(config, env, sandbox.sandbox)
-        terminals = TerminalRegistry(clock, config.max_terminals, agents=confined, people=sandbox.sandbox)
-        if self._keeper is not None:
-            terminals.keeper, terminals.orphan_s = self._keeper.open, self._keeper.orphan_s
-            terminals.restore(self._keeper.take(TERMINAL), lambda user: credentials.users.get(user) is not None)
+        terminals = TerminalRegistry(
+            clock,
+            config.max_terminals,
+            agents=confined,
+            people=sandbox.sandbox,
+            keeper=None if self._keeper is None else self._keeper.opened,
+        )
+        stack.push_async_callback(lambda: terminals.close(detach=self._detaches()))
         kinds = agents.agent_kinds(
             config, env, clock, credentials.agents, network.address, terminals, confined, self._keeper
         )
@@ -237,6 +246,11 @@ def _identity_of(folder: Path) -> str:
     started it."""
     found = folder.stat()
     return f"{found.st_dev}:{found.st_ino}"
+
+
+async def _end_unadopted(registry: Registry, terminals: TerminalRegistry) -> None:
+    await registry.adopted()
+    await terminals.end_unadopted()
 
 
 @contextlib.asynccontextmanager

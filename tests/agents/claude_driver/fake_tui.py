@@ -21,6 +21,7 @@ class FakeTui:
     def __init__(self, transcript: Path, name: str = "session/x") -> None:
         self.name = name
         self.pid, self.started, self.group = 4711, "1", 4711
+        self.tag: dict[str, Any] = {}
         self.transcript = transcript
         self.writes: list[bytes] = []
         self.submitted: list[str] = []
@@ -166,6 +167,9 @@ class FakeTerminals:
 
     def find(self, name: str) -> Terminal | None:
         return next((tui for other, _, tui in reversed(self.opened) if other == name), None)
+
+    def adopted(self, name: str) -> Terminal | None:
+        return None
 
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _, tui in self.opened if tui.running)

@@ -263,7 +263,7 @@ def test_an_empty_change_is_an_error() -> None:
 
 
 def test_the_gateway_is_read_drained_and_stopped() -> None:
-    state = GatewayState(state="draining", working=(), agents=1, terminals=0, queued=2, on_stop="detach")
+    state = GatewayState(state="draining", working=(), agents=1, kept=1, terminals=0, queued=2, on_stop="detach")
     taken, answer = ask("gateway.drain", state)
     assert taken == [DrainGateway()]
     assert (answer.status, msgspec.json.decode(answer.body)["queued"]) == (202, 2)

@@ -107,7 +107,7 @@ async def start_link(
     if keeper is None:
         return StdioLink(start_child(argv, env=env, cwd=cwd, clock=clock, sandbox=sandbox), clock, patience)
     tag: dict[str, Any] = {"kind": AGENT, "session": session}
-    spec = ProcessSpec(argv=argv, env=env, cwd=cwd, tag=tag, sandbox=sandbox, orphan_s=keeper.orphan_s)
+    spec = ProcessSpec(argv=argv, env=env, cwd=cwd, tag=tag, sandbox=sandbox)
     with explain_spawn(argv[0], cwd):
         return KeptLink(await keeper.spawn(spec), clock, patience)
 

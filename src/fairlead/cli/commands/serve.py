@@ -120,6 +120,7 @@ def parse_doors(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 def _serve(config: settings.Config, file: Path) -> None:
     hint("Starting the gateway ...")
+    from fairlead.cli.own_gateway import describe_left
     from fairlead.wiring import RunningGateway
 
     def announce(running: "GatewayInfo") -> None:
@@ -128,14 +129,15 @@ def _serve(config: settings.Config, file: Path) -> None:
 
     # No relative path from an agent may refer to the folder that the gateway was started in.
     os.chdir("/")
+    gateway = RunningGateway(config, dict(os.environ), file=file)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(RunningGateway(config, dict(os.environ), file=file).serve(announce))
+            runner.run(gateway.serve(announce))
     except OSError as error:
         raise UsageError(
             f"{error.filename or config.data} cannot be used: {error.strerror}. See: fairlead doctor"
         ) from error
-    hint("Stopped.")
+    hint(f"Stopped.{describe_left(*gateway.operation.left)}")
 
 
 def _loop_factory() -> Any:

@@ -29,6 +29,8 @@ class GatewayOperation:
         self, registry: Registry, *, stop: Callable[[], None], terminals: Callable[[], int], detaches: bool
     ) -> None:
         self.detaches = detaches
+        self.left = 0, 0
+        """The numbers of agents and terminals that run on when the gateway has stopped."""
         self._registry = registry
         self._services = registry.services
         self._stop = stop
@@ -81,12 +83,23 @@ class GatewayOperation:
             self._stopping = True
             self._stop()
 
+    async def stop_agents(self) -> None:
+        """At the end of the gateway: stop the agents, or leave those that a keeper holds to the next gateway."""
+        if self.detaches:
+            self.left = self._count_kept(), self._terminals()
+        await self._registry.stop(detach=self.detaches)
+
+    def _count_kept(self) -> int:
+        agents = [session.supervisor.agent for session in self._registry.all_loaded()]
+        return sum(agent is not None and agent.kept for agent in agents)
+
     async def _state(self) -> GatewayState:
         sessions = self._registry.all_loaded()
         return GatewayState(
             state="stopping" if self._stopping else "draining" if self._services.drain.on else "running",
             working=tuple([await self._describe(session) for session in sessions if _is_working(session)]),
             agents=sum(_has_agent(session) for session in sessions),
+            kept=self._count_kept(),
             terminals=self._terminals(),
             queued=sum(len(session.core.state.queue) for session in sessions),
             on_stop="detach" if self.detaches else "end",
