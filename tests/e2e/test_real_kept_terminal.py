@@ -95,14 +95,12 @@ def texts(lines: list[Line]) -> list[str]:
     return [line["text"] for line in of(lines, "text")]
 
 
-async def tool_runs(gateway: GatewayProcess) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            for pid, argv in processes("cmdline"):
-                with contextlib.suppress(OSError):
-                    if any(b"time.sleep" in word for word in argv) and Path(f"/proc/{pid}/cwd").samefile(gateway.cwd):
-                        return
-            await asyncio.sleep(0.02)
+def tool_runs(gateway: GatewayProcess) -> bool:
+    for pid, argv in processes("cmdline"):
+        with contextlib.suppress(OSError):
+            if any(b"time.sleep" in word for word in argv) and Path(f"/proc/{pid}/cwd").samefile(gateway.cwd):
+                return True
+    return False
 
 
 @pytest.mark.slow
@@ -113,7 +111,9 @@ async def test_a_killed_gateway_changes_nothing_for_clis_in_terminals(
     """Three CLIs: one runs a tool, one waits for a permission, one has its prompt and no token of the answer yet."""
     tool, asking, prompted = [await Work.open(gateway) for _ in range(3)]
     await tool.allow(await tool.prompt("slowtool 4", "permission.asked"))
-    await tool_runs(gateway)
+    async with asyncio.timeout(PATIENCE):
+        while not tool_runs(gateway):
+            await asyncio.sleep(0.02)
     asked = await asking.prompt("write asked.txt", "permission.asked")
     await prompted.prompt("text zero", "turn.ended")
     model.hold()

@@ -35,6 +35,7 @@ class FakeTui:
         """Do not show typed text."""
         self.silent = False
         """Do not write submitted text to the transcript."""
+        self.survives = False
         self.on_escape: Callable[[], None] = lambda: None
         self.exit: Exit | None = None
         self._version = 1

@@ -19,22 +19,21 @@ from fairlead.agents.claude.launch import ALWAYS_ASKED, ASK_BINDS_SINCE, Prepare
 from fairlead.agents.claude.stdio import tool_hooks
 from fairlead.agents.claude.tui import keys, stored_state
 from fairlead.agents.claude.tui import screen as screens
+from fairlead.agents.claude.tui.awaited_rows import AwaitedRows, prompt_in
 from fairlead.agents.claude.tui.hook_server import HookEndpoint
 from fairlead.agents.claude.tui.prompt_typing import PromptTyper, TypingFailed, notice_text
 from fairlead.agents.claude.tui.screen import ScreenState
 from fairlead.agents.claude.tui.stored_state import Ready, TranscriptPlace
 from fairlead.agents.claude.tui.transcript_tail import TranscriptTail
 from fairlead.agents.claude.wire.control import HookAnswer
-from fairlead.agents.claude.wire.decode import decode, decode_row
+from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.markers import TerminalMarker, TypedPrompt, encode_marker
-from fairlead.agents.claude.wire.records import UserRecord
 from fairlead.agents.driver import background_tasks
 from fairlead.agents.links.kept_output import KeptOutput
 from fairlead.model.agents import AgentSink, Exit, Record, StoredOutput
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock, content_blocks, plain_text
 from fairlead.model.errors import AgentNotRunning, AgentRefused, BadRequest
-from fairlead.model.ids import CallId
 from fairlead.model.policy import Behavior
 from fairlead.system.clock import Clock, ends_within
 from fairlead.system.tasks import run_until
@@ -52,8 +51,6 @@ IDLE_SECONDS: Final = 0.7
 behind."""
 LEFT_SECONDS: Final = 10.0
 """After this long, a turn without an answer is over too."""
-ROW_SECONDS: Final = 1.5
-"""How long a hook waits for the row of its call, which may come later; it follows within tenths of a second."""
 ESCAPES: Final = 3
 ESCAPE_SECONDS: Final = 3.0
 LAST_LINES: Final = 12
@@ -82,7 +79,7 @@ class ClaudeTerminal(ClaudeDriver):
         self._output = KeptOutput(lambda offset: None, stored) if terminal.survives else None
         self._before = before = stored_state.decode(stored)
         self._rows = TranscriptTail.open(prepared, clock, self.records, before.place)
-        self._remember(self._rows.place(), before.ready)
+        stored_state.remember(self._output, (self._rows.place(), before.ready))
         self._gateway = gateway
         self._released = asyncio.Event()
         self._ready = TerminalMarker(
@@ -98,8 +95,7 @@ class ClaudeTerminal(ClaudeDriver):
         self._typer = PromptTyper(terminal, clock, prepared.version, self._show)
         self._shown: tuple[str, list[str]] | None = None
         self._stirred = asyncio.Event()
-        self._row = asyncio.Event()
-        self._calls: dict[str, None] = {}
+        self._awaited = AwaitedRows(self._rows, terminal, clock)
         self._interrupted = False
         self._prompts = 0
         self._tasks = background_tasks("a terminal's driver failed")
@@ -126,7 +122,6 @@ class ClaudeTerminal(ClaudeDriver):
             ready = Ready(self._gateway)
             await self._mark(self._ready, ready)
         else:
-            self._check_address(ready.gateway)
             await self._until_drawn()
             await self._rows.look()
             self.is_busy = self._typer.view.state == "working"
@@ -135,17 +130,6 @@ class ClaudeTerminal(ClaudeDriver):
         if self._resume_by_command:
             await self._take_up(self._resume_by_command)
         await self._deliver((), parts=(msgspec.structs.replace(ready, up=True),))
-
-    def _check_address(self, before: str) -> None:
-        if before != self._gateway:
-            words = "the address of the gateway has changed: the hooks of an agent in a terminal do not find it"
-            logger.warning(words, extra={"pid": self.pid, "before": before, "now": self._gateway})
-
-    def _remember(self, *parts: TranscriptPlace | Ready | None) -> None:
-        """Store these parts with the next records."""
-        for part in filter(None, parts):
-            if self._output is not None:
-                self._output.remember(stored_state.name_of(part), stored_state.encode(part))
 
     @property
     def kept(self) -> bool:
@@ -211,7 +195,7 @@ class ClaudeTerminal(ClaudeDriver):
 
     async def _finish(self, ended: Exit) -> Exit:
         self._typer.seen(self._typer.view)
-        self._row.set()
+        self._awaited.arrived(())
         await (self._rows.leave() if self._released.is_set() else self._rows.finish())
         await self._permissions.wait_finished()
         await self._tasks.wait()
@@ -247,19 +231,16 @@ class ClaudeTerminal(ClaudeDriver):
     ) -> None:
         """Log the records, and in the same append store what the next gateway must know about them."""
         async with self._in_order:
-            self._remember(*parts)
+            stored_state.remember(self._output, parts)
             await self._sink.records(batch, None if self._output is None else self._output.position(0))
 
     async def records(self, batch: Sequence[Record], place: TranscriptPlace | None) -> None:
         """Deliver rows of the transcript, and note typed prompts and calls that have arrived."""
-        prompts = [text for record in batch if (text := _prompt_in(record)) is not None]
+        prompts = [text for record in batch if (text := prompt_in(record)) is not None]
         await self._deliver(batch, parts=(place,))
         for text in prompts:
             self._typer.written(text)
-        for record in batch:
-            for call in [call for call in self._calls if call.encode() in record.raw]:
-                del self._calls[call]
-        self._row.set()
+        self._awaited.arrived(batch)
         self._stirred.set()
 
     async def _mark(self, marker: TerminalMarker, part: TranscriptPlace | Ready | None = None) -> None:
@@ -320,28 +301,12 @@ class ClaudeTerminal(ClaudeDriver):
         check = tool_hooks.parse_call(given)
         if isinstance(check, HookAnswer):
             return check
-        await self._row_of(check.call)
+        await self._awaited.row_of(check.call)
         if self._version < ASK_BINDS_SINCE and check.tool in ALWAYS_ASKED:
             # This version asks a person on its screen, whatever a hook answers: `_settle` emits a notice about that.
             verdict = await self._permissions.verdict(check)
             return tool_hooks.deny(verdict.reason) if verdict.behavior is Behavior.DENY else HookAnswer()
         return await self._permissions.pre_tool_use(check)
-
-    async def _row_of(self, call: CallId) -> None:
-        """Wait for the row of a call, so that clients see the call before its permission request."""
-        if not call:
-            return
-        self._calls[call] = None
-
-        async def arrived() -> None:
-            while call in self._calls and self.terminal.running:
-                self._row.clear()
-                await self._rows.look()
-                if call in self._calls:
-                    await self._row.wait()
-
-        await ends_within(self._clock, ROW_SECONDS, arrived())
-        self._calls.pop(call, None)
 
     async def stopped(self, given: Mapping[str, Any]) -> HookAnswer:
         self._follow(given)
@@ -437,11 +402,3 @@ class ClaudeTerminal(ClaudeDriver):
 
     def needs_restart(self, old: Settings, new: Settings) -> bool:
         return old != new
-
-
-def _prompt_in(record: Record) -> str | None:
-    """The text of a prompt's row; None if the record is another one."""
-    row = decode_row(record.raw) if b'"user"' in record.raw and record.origin == "transcript" else None
-    if not isinstance(row, UserRecord) or row.isSidechain is True or row.isMeta:
-        return None
-    return plain_text(content_blocks(row.message.content))

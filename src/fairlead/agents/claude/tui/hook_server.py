@@ -118,6 +118,10 @@ class HookServer:
         """Accept the hooks of an agent of an earlier gateway, whose token is valid again."""
         return self._add(session, handlers, {})
 
+    def reject(self, session: SessionId) -> None:
+        """Accept no hooks of an agent of an earlier gateway: it is not taken over."""
+        self._tokens.revoke(session)
+
     def _add(self, session: SessionId, handlers: Mapping[str, Handler], variables: Mapping[str, str]) -> "HookEndpoint":
         post = HookEndpoint(handlers, variables, self._clock, lambda: self._shut(session, post))
         self._endpoints[session] = post

@@ -4,8 +4,11 @@ Each part is a line to recall (`model.agents.OutputPosition`): it goes into the 
 belongs to, so that a gateway that dies at any moment leaves a true state.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
+from fairlead.agents.links.kept_output import KeptOutput
 from fairlead.model.agents import StoredOutput
 from fairlead.model.ids import RequestId
 
@@ -40,13 +43,11 @@ class StoredState(msgspec.Struct, kw_only=True):
 _decoder = msgspec.json.Decoder(Ready | TranscriptPlace | OpenHook)
 
 
-def name_of(part: Ready | TranscriptPlace) -> str:
-    """The name under which it is stored; it replaces an earlier part of that name."""
-    return str(part.__struct_config__.tag)
-
-
-def encode(part: Ready | TranscriptPlace) -> bytes:
-    return msgspec.json.encode(part)
+def remember(output: KeptOutput | None, parts: Iterable[Ready | TranscriptPlace | None]) -> None:
+    """Store these parts with the next records; each replaces the earlier one of its type."""
+    for part in parts:
+        if part is not None and output is not None:
+            output.remember(str(part.__struct_config__.tag), msgspec.json.encode(part))
 
 
 def decode(stored: StoredOutput | None) -> StoredState:
