@@ -158,6 +158,8 @@ class FakeTerminals:
     def __init__(self, make: Callable[[Program], FakeTui]) -> None:
         self.make = make
         self.opened: list[tuple[str, Program, FakeTui]] = []
+        self.restored: dict[str, FakeTui] = {}
+        """Terminals of an earlier gateway."""
 
     async def open(self, name: str, program: Program) -> Terminal:
         if any(other == name and tui.running for other, _, tui in self.opened):
@@ -170,7 +172,7 @@ class FakeTerminals:
         return next((tui for other, _, tui in reversed(self.opened) if other == name), None)
 
     def adopted(self, name: str) -> Terminal | None:
-        return None
+        return self.restored.pop(name, None)
 
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _, tui in self.opened if tui.running)

@@ -21,9 +21,9 @@ from fairlead.agents.claude.tui import keys, stored_state
 from fairlead.agents.claude.tui import screen as screens
 from fairlead.agents.claude.tui.awaited_rows import AwaitedRows, prompt_in
 from fairlead.agents.claude.tui.hook_server import HookEndpoint
-from fairlead.agents.claude.tui.prompt_typing import PromptTyper, TypingFailed, notice_text
-from fairlead.agents.claude.tui.screen import ScreenState
-from fairlead.agents.claude.tui.stored_state import Ready, TranscriptPlace
+from fairlead.agents.claude.tui.notices import ScreenNotices
+from fairlead.agents.claude.tui.prompt_typing import PromptTyper, TypingFailed
+from fairlead.agents.claude.tui.stored_state import Part, Ready, TranscriptPlace
 from fairlead.agents.claude.tui.transcript_tail import TranscriptTail
 from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.agents.claude.wire.decode import decode
@@ -79,7 +79,7 @@ class ClaudeTerminal(ClaudeDriver):
         self._output = KeptOutput(lambda offset: None, stored) if terminal.survives else None
         self._before = before = stored_state.decode(stored)
         self._rows = TranscriptTail.open(prepared, clock, self.records, before.place)
-        stored_state.remember(self._output, (self._rows.place(), before.ready))
+        stored_state.remember(self._output, (self._rows.place(), before.ready, before.shown))
         self._gateway = gateway
         self._released = asyncio.Event()
         self._ready = TerminalMarker(
@@ -92,8 +92,8 @@ class ClaudeTerminal(ClaudeDriver):
         self._resume_by_command = launch.resume if resumes_by_command(prepared.version) else ""
         self._forked = launch.resume if launch.fork else ""
         """The conversation that was forked: 2.1.37 reports its id when it starts."""
-        self._typer = PromptTyper(terminal, clock, prepared.version, self._show)
-        self._shown: tuple[str, list[str]] | None = None
+        self._notices = ScreenNotices(self._mark, before.shown)
+        self._typer = PromptTyper(terminal, clock, prepared.version, self._notices.show)
         self._stirred = asyncio.Event()
         self._awaited = AwaitedRows(self._rows, terminal, clock)
         self._interrupted = False
@@ -161,7 +161,7 @@ class ClaudeTerminal(ClaudeDriver):
         if not self.terminal.running:
             raise AgentNotRunning(f"The agent ended before it was ready: {self._last_lines() or 'its screen is empty'}")
         if self._typer.view.state == "starting":
-            await self._show(self._typer.view)
+            await self._notices.show(self._typer.view)
 
     async def _until_drawn(self) -> None:
         """Wait until the screen is drawn: the first prompt may be drawn again, over text that was typed into it."""
@@ -220,14 +220,13 @@ class ClaudeTerminal(ClaudeDriver):
             version = screen.version
             view = screens.read(screen)
             if view != self._typer.view:
-                if view.state != "dialog":
-                    self._shown = None
+                self._notices.seen(view)
                 self._typer.seen(view)
                 self._stirred.set()
             self._rows.nudge()
 
     async def _deliver(
-        self, batch: Sequence[Record], end: int | None = None, parts: Sequence[TranscriptPlace | Ready | None] = ()
+        self, batch: Sequence[Record], end: int | None = None, parts: Sequence[Part | None] = ()
     ) -> None:
         """Log the records, and in the same append store what the next gateway must know about them."""
         async with self._in_order:
@@ -243,20 +242,9 @@ class ClaudeTerminal(ClaudeDriver):
         self._awaited.arrived(batch)
         self._stirred.set()
 
-    async def _mark(self, marker: TerminalMarker, part: TranscriptPlace | Ready | None = None) -> None:
+    async def _mark(self, marker: TerminalMarker, part: Part | None = None) -> None:
         named = msgspec.structs.replace(marker, cause=str(uuid.uuid4()))
         await self._deliver([Record(encode_marker(named), "gateway")], parts=(part,))
-
-    async def _show(self, view: ScreenState) -> None:
-        """Emit a notice about a screen that only a person at the terminal can answer.
-
-        It is emitted once, even if the person moves between its choices."""
-        looks = "".join(view.lines).replace("❯", "").split()
-        if (view.state, looks) == self._shown:
-            return
-        self._shown = (view.state, looks)
-        kind, text = notice_text(view)
-        await self._mark(TerminalMarker(what="shows", kind=kind, text=text, lines=view.lines))
 
     async def _settle(self) -> None:
         """End a turn when the agent is back at its prompt with nothing more to come. Emits notices about dialogs."""
@@ -265,7 +253,7 @@ class ClaudeTerminal(ClaudeDriver):
             if not await self._stays_quiet(IDLE_SECONDS):
                 continue
             if self._typer.view.state == "dialog":
-                await self._show(self._typer.view)
+                await self._notices.show(self._typer.view)
             if not self._is_at_rest():
                 continue
             if self._interrupted and self._typer.view.state == "typed":

@@ -217,16 +217,3 @@ class PromptTyper:
     async def _until_other(self, view: ScreenState) -> None:
         while self.view == view and self._terminal.running:
             await self._next()
-
-
-def notice_text(view: ScreenState) -> tuple[str, str]:
-    """Return (kind, text) of the notice about a screen that blocks typing."""
-    how = "Answer it in the terminal: fairlead terminal SESSION."
-    if view.state == "typed":
-        return "occupied", "The terminal's box contains a person's text: messages wait until it is sent or removed."
-    kinds = {
-        "trust": "Claude Code asks whether to trust this folder.",
-        "api_key": "Claude Code asks whether to use the API key of the gateway's environment.",
-        "sign_in": "Claude Code asks for its initial setup.",
-    }
-    return "dialog", f"{kinds.get(view.kind, 'The terminal shows a dialog that needs an answer.')} {how}"

@@ -28,6 +28,13 @@ class TranscriptPlace(msgspec.Struct, frozen=True, tag="place"):
     place: bytes
 
 
+class ShownNotice(msgspec.Struct, frozen=True, tag="shown"):
+    """The last notice about the screen: what it is about, and the words on the screen."""
+
+    state: str
+    words: list[str]
+
+
 class OpenHook(msgspec.Struct, frozen=True, tag="hook"):
     """A hook that is held for a permission request: the next gateway expects it back."""
 
@@ -37,13 +44,16 @@ class OpenHook(msgspec.Struct, frozen=True, tag="hook"):
 class StoredState(msgspec.Struct, kw_only=True):
     ready: Ready | None = None
     place: TranscriptPlace | None = None
+    shown: ShownNotice | None = None
     hooks: list[OpenHook] = []
 
 
-_decoder = msgspec.json.Decoder(Ready | TranscriptPlace | OpenHook)
+Part = Ready | TranscriptPlace | ShownNotice
+
+_decoder = msgspec.json.Decoder(Part | OpenHook)
 
 
-def remember(output: KeptOutput | None, parts: Iterable[Ready | TranscriptPlace | None]) -> None:
+def remember(output: KeptOutput | None, parts: Iterable[Part | None]) -> None:
     """Store these parts with the next records; each replaces the earlier one of its type."""
     for part in parts:
         if part is not None and output is not None:
@@ -58,6 +68,8 @@ def decode(stored: StoredOutput | None) -> StoredState:
                 state.ready = ready
             case TranscriptPlace() as place:
                 state.place = place
+            case ShownNotice() as shown:
+                state.shown = shown
             case OpenHook() as hook:
                 state.hooks.append(hook)
     return state
