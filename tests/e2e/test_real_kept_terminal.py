@@ -3,6 +3,7 @@ in the same process."""
 
 import asyncio
 import contextlib
+import signal
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -142,3 +143,42 @@ async def test_a_killed_gateway_changes_nothing_for_clis_in_terminals(
         await work.prompt("text again", "turn.ended")
         await work.ended()
         await work.client.go()
+
+
+@pytest.mark.slow
+@on_versions(core=True)
+async def test_a_stopped_gateway_changes_nothing_for_clis_in_terminals(
+    gateway: GatewayProcess, model: ScriptedModel
+) -> None:
+    """One CLI, several restarts: while a permission waits, just after a prompt was stored, and during an interrupt."""
+    work = await Work.open(gateway)
+    asked = await work.prompt("write asked.txt", "permission.asked")
+    gateway.signal(signal.SIGTERM)
+    assert await gateway.wait() == 0
+    await gateway.start()
+    await work.return_()
+    await work.allow(asked)
+    stored = await work.ended()
+    assert (gateway.cwd / "asked.txt").exists() and len(of(stored, "permission.asked")) == 1
+    # The prompt may be typed in part, or not at all.
+    await work.prompt("text typed once", "turn.started")
+    await gateway.kill()
+    await gateway.start()
+    await work.return_()
+    stored = await work.ended()
+    assert [line for line in of(stored, "user.message") if "typed once" in str(line["content"])]
+    assert [text.split()[-1] for text in texts(stored)][-1] == "once"
+    assert len([request for request in model.requests if request.argument == "typed once"]) == 1
+    # The interrupt may have reached the CLI, or not.
+    model.hold()
+    await work.prompt("text never", "user.message")
+    await model.wait_for(lambda request: request.argument == "never", timeout=PATIENCE)
+    assert (await work.client.ask("interrupt"))["type"] == "reply"
+    await gateway.kill()
+    await gateway.start()
+    await work.return_()
+    await work.ended("cancelled")
+    model.release()
+    await work.prompt("text last", "turn.ended")
+    await work.ended()
+    await work.client.go()

@@ -52,6 +52,7 @@ class Gateway:
         self.agents = TerminalAgents(self.terminals, self.hooks, self.clock)
         self.launch = Launch(session=SESSION, cwd="/w", settings=Settings(link="terminal"))
         self.agent: ClaudeTerminal | None = None
+        self._recalled: tuple[bytes, ...] = ()
 
     @property
     def child(self) -> ProcessInfo:
@@ -90,7 +91,7 @@ class Gateway:
     def stored(self) -> StoredOutput:
         positions: list[OutputPosition] = self.sink.all("position")
         recalls = [position.recall for position in positions if position.recall is not None]
-        return StoredOutput(0, recalls[-1] if recalls else ())
+        return StoredOutput(0, recalls[-1] if recalls else self._recalled)
 
     def kill(self) -> None:
         """End the driver as a killed gateway does: nothing is stored any more."""
@@ -111,6 +112,7 @@ class Gateway:
         return made
 
     async def adopt(self, stored: StoredOutput) -> ClaudeTerminal:
+        self._recalled = stored.recall
         adopting = asyncio.create_task(self.agents.adopt(self.child, self.launch, NEW, None, self.sink, stored))
         await passing(self.clock, adopting.done)
         self.agent = adopting.result()
@@ -131,6 +133,10 @@ class Gateway:
         given = {**tool_use(call, command="ls"), "transcript_path": str(self.transcript), "session_id": SESSION}
         endpoint = self.hooks._endpoints[SESSION]
         return asyncio.create_task(endpoint.answer_hook("pre-tool-use", f"pre-tool-use {call}", given))
+
+    async def decision(self, hook: "asyncio.Task[bytes]") -> tuple[str, str]:
+        await self.so(hook.done)
+        return decided(json.loads(hook.result()))
 
     async def asked(self) -> RequestId:
         await self.so(lambda: self.sink.all("asked"))
@@ -257,10 +263,11 @@ async def test_a_pending_request_is_held_again_and_not_asked_twice(first: Gatewa
     second = await first.next()
     hook = second.hook()
     await second.clock.advance(60)
-    assert not hook.done() and second.sink.all("asked") == [] and second.sink.raws == []
+    assert not hook.done() and second.sink.all("asked") == []
+    assert not any(b"can_use_tool" in raw for raw in second.sink.raws)
     assert second.agent is not None
     await second.agent.answer(request, Decision("deny", "no"))
-    assert decided(json.loads(await hook)) == ("deny", "no")
+    assert await second.decision(hook) == ("deny", "no")
     assert second.sink.all("cancelled") == []
 
 
@@ -273,7 +280,7 @@ async def test_an_answer_that_comes_before_the_hook_is_kept_for_it(first: Gatewa
     assert second.agent is not None
     await second.agent.answer(request, Decision("deny", "no"))
     second.sink.request_states[request] = "settled"
-    assert decided(json.loads(await second.hook())) == ("deny", "no")
+    assert await second.decision(second.hook()) == ("deny", "no")
     assert second.sink.all("asked") == []
 
 
@@ -294,7 +301,7 @@ async def test_a_decision_in_the_log_is_the_answer(first: Gateway) -> None:
     first.kill()
     first.sink.request_states[request] = resolved(request, behavior="deny", message="never")
     second = await first.next()
-    assert decided(json.loads(await second.hook())) == ("deny", "never")
+    assert await second.decision(second.hook()) == ("deny", "never")
     assert second.sink.all("check") == second.sink.all("asked") == []
 
 
@@ -304,13 +311,13 @@ async def test_a_verdict_of_the_policy_in_the_log_counts_for_the_same_call_only(
     known = hook_request(CallId("toolu_1"))
     first.sink.request_states[known] = resolved(known, behavior="deny", how="rule", rule="Bash", message="a rule")
     second = await first.next()
-    assert decided(json.loads(await second.hook())) == ("deny", "a rule")
+    assert await second.decision(second.hook()) == ("deny", "a rule")
     assert second.sink.all("check") == []
     second.sink.request_states[known] = resolved(known, input={"command": "other"})
     second.sink.verdict = Verdict(Behavior.DENY, "now")
     given = {**tool_use("toolu_1", command="ls"), "transcript_path": str(second.transcript), "session_id": SESSION}
-    answer = await second.hooks._endpoints[SESSION].answer_hook("pre-tool-use", "another body", given)
-    assert decided(json.loads(answer)) == ("deny", "now")
+    answering = second.hooks._endpoints[SESSION].answer_hook("pre-tool-use", "another body", given)
+    assert await second.decision(asyncio.create_task(answering)) == ("deny", "now")
 
 
 async def test_a_call_that_was_settled_is_asked_anew(first: Gateway) -> None:
