@@ -421,7 +421,8 @@ async def gateway(
 @pytest.mark.slow
 @on_versions()
 async def test_kill_of_the_gateway_hangs_up_and_the_turn_is_closed_truly(gateway: GatewayProcess, agreed: None) -> None:
-    """Without a keeper the terminal ends with its gateway. An answered prompt is in the log once; an unanswered one has failed."""
+    """Without a keeper the terminal ends with its gateway. An answered prompt is in the log once; an unanswered one has
+    failed."""
     client = NativeClient(await gateway.create(settings={"link": "terminal"}))
     await client.come(gateway)
     await client.send("SCRIPT:text one")

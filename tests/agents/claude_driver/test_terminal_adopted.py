@@ -415,6 +415,20 @@ async def test_a_prompt_that_was_never_typed_is_typed(first: Gateway) -> None:
     assert first.tui.submitted == ["hello"]
 
 
+async def test_a_prompt_that_an_interrupt_put_back_into_the_box_is_erased(first: Gateway) -> None:
+    agent = await first.start()
+    writing = asyncio.create_task(agent.write(prompt()))
+    await first.so(writing.done)
+    await first.so(lambda: first.rows() == ["hello"])
+    first.kill()
+    first.tui.draw(box="hello")
+    second = await first.next()
+    assert second.agent is not None
+    await second.agent.interrupt("interrupt:7")
+    await second.so(lambda: first.tui.box == "")
+    assert first.tui.submitted == ["hello"]
+
+
 async def test_a_repeated_interrupt_presses_no_key_at_the_prompt(first: Gateway) -> None:
     await first.start()
     first.kill()

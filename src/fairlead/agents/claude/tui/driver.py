@@ -23,7 +23,7 @@ from fairlead.agents.claude.tui.awaited_rows import AwaitedRows, prompt_in
 from fairlead.agents.claude.tui.hook_server import HookEndpoint
 from fairlead.agents.claude.tui.notices import ScreenNotices
 from fairlead.agents.claude.tui.prompt_typing import PromptTyper, TypingFailed
-from fairlead.agents.claude.tui.stored_state import Part, Ready, TranscriptPlace
+from fairlead.agents.claude.tui.stored_state import Part, Ready, TranscriptPlace, TypedText
 from fairlead.agents.claude.tui.transcript_tail import TranscriptTail
 from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.agents.claude.wire.decode import decode
@@ -54,6 +54,8 @@ LEFT_SECONDS: Final = 10.0
 ESCAPES: Final = 3
 ESCAPE_SECONDS: Final = 3.0
 LAST_LINES: Final = 12
+MOST_TYPED: Final = 4000
+"""Characters of a prompt that are stored to recognize it in the box: about what a screen shows."""
 OTHER_LINK: Final = "A terminal has no control requests: hand the session over to stdio (fairlead hand-over)."
 
 
@@ -79,7 +81,7 @@ class ClaudeTerminal(ClaudeDriver):
         self._output = KeptOutput(lambda offset: None, stored) if terminal.survives else None
         self._before = before = stored_state.decode(stored)
         self._rows = TranscriptTail.open(prepared, clock, self.records, before.place)
-        stored_state.remember(self._output, (self._rows.place(), before.ready, before.shown))
+        stored_state.remember(self._output, (self._rows.place(), before.ready, before.shown, before.typed))
         self._gateway = gateway
         self._released = asyncio.Event()
         self._ready = TerminalMarker(
@@ -94,6 +96,7 @@ class ClaudeTerminal(ClaudeDriver):
         """The conversation that was forked: 2.1.37 reports its id when it starts."""
         self._notices = ScreenNotices(self._mark, before.shown)
         self._typer = PromptTyper(terminal, clock, prepared.version, self._notices.show)
+        self._typer.text = before.typed.text if before.typed is not None else ""
         self._stirred = asyncio.Event()
         self._awaited = AwaitedRows(self._rows, terminal, clock)
         self._interrupted = False
@@ -341,8 +344,10 @@ class ClaudeTerminal(ClaudeDriver):
         self.is_busy = True
         self._prompts += 1
         self._stirred.set()
+        text = plain_text(content)
+        stored_state.remember(self._output, (TypedText(keys.clean(text)[:MOST_TYPED]),))
         try:
-            await (self._typer.repeat if again else self._typer.prompt)(plain_text(content))
+            await (self._typer.repeat if again else self._typer.prompt)(text)
         except TypingFailed as error:
             self.is_busy = False
             await self._mark(TerminalMarker(what="untyped", message=prompt.uuid, text=str(error)))

@@ -28,6 +28,12 @@ class TranscriptPlace(msgspec.Struct, frozen=True, tag="place"):
     place: bytes
 
 
+class TypedText(msgspec.Struct, frozen=True, tag="typed"):
+    """The beginning of the last text that was typed: an interrupt may put it back into the box, where it is ours."""
+
+    text: str
+
+
 class ShownNotice(msgspec.Struct, frozen=True, tag="shown"):
     """The last notice about the screen: what it is about, and the words on the screen."""
 
@@ -45,10 +51,11 @@ class StoredState(msgspec.Struct, kw_only=True):
     ready: Ready | None = None
     place: TranscriptPlace | None = None
     shown: ShownNotice | None = None
+    typed: TypedText | None = None
     hooks: list[OpenHook] = []
 
 
-Part = Ready | TranscriptPlace | ShownNotice
+Part = Ready | TranscriptPlace | TypedText | ShownNotice
 
 _decoder = msgspec.json.Decoder(Part | OpenHook)
 
@@ -68,6 +75,8 @@ def decode(stored: StoredOutput | None) -> StoredState:
                 state.ready = ready
             case TranscriptPlace() as place:
                 state.place = place
+            case TypedText() as typed:
+                state.typed = typed
             case ShownNotice() as shown:
                 state.shown = shown
             case OpenHook() as hook:
