@@ -166,9 +166,8 @@ async def test_a_stopped_gateway_changes_nothing_for_clis_in_terminals(
     await gateway.start()
     await work.return_()
     stored = await work.ended()
-    assert [line for line in of(stored, "user.message") if "typed once" in str(line["content"])]
-    assert [text.split()[-1] for text in texts(stored)][-1] == "once"
-    assert len([request for request in model.requests if request.argument == "typed once"]) == 1
+    assert len([line for line in of(stored, "user.message") if "typed once" in str(line["content"])]) == 1
+    assert len([text for text in texts(stored) if text.endswith("once")]) == 1
     # The interrupt may have reached the CLI, or not.
     model.hold()
     await work.prompt("text never", "user.message")

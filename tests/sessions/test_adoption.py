@@ -159,6 +159,7 @@ async def test_a_typed_prompt_is_written_again_only_until_the_transcript_has_it(
     await second.until(lambda: again.written)
     row = {"type": "user", "uuid": "u1", "message": {"role": "user", "content": "hello"}}
     await again.sink.records([Record(msgspec.json.encode(row), "transcript")])
+    second.kind.at_keeper[again.pid] = again
     third = await restarted(second)
     last = await adopted(third, 3)
     await settled()
