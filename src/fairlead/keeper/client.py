@@ -219,16 +219,20 @@ def _start_keeper(data: Path) -> None:
     """Start a keeper, unless one answers. Raises OSError. The keeper gets nothing of ours: no variables, which may hold
     secrets, and no descriptors."""
     command = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, _PACKAGES, str(data.absolute())]
-    ran = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={},
-        cwd="/",
-        start_new_session=True,
-        check=False,
-    )
+    try:
+        ran = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={},
+            cwd="/",
+            start_new_session=True,
+            check=False,
+            timeout=_ANSWER_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(errno.ETIMEDOUT, "the keeper does not start") from None
     if ran.returncode:
         lines = ran.stderr.decode("utf-8", "replace").strip().splitlines()
         raise OSError(errno.EIO, f"the keeper cannot be started: {lines[-1] if lines else ran.returncode}")
