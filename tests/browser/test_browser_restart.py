@@ -104,7 +104,9 @@ async def test_one_turn_goes_through_three_restarts_and_every_client_sees_all_of
             await expect(page.locator(".follow-status")).to_have_attribute("data-following", "live")
         async with all_clients(gateway) as clients:  # type: ignore[arg-type]
             words = told_texts(log)[-1]
-            await clients.hearing.until(lambda: words in [" ".join(text.split()) for text in happy_words(clients.envelopes)])
+            await clients.hearing.until(
+                lambda: words in [" ".join(text.split()) for text in happy_words(clients.envelopes)]
+            )
             await clients.tab.until("result")
         for page in (desk, phone):
             await page.goto("about:blank")
@@ -113,6 +115,10 @@ async def test_one_turn_goes_through_three_restarts_and_every_client_sees_all_of
         await gateway.end(signal.SIGTERM)
         await gateway.http.aclose()
     assert keeper_of(tmp_path / "data") is None, "nothing is left behind"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 async def _check(log: list[dict[str, Any]]) -> None:

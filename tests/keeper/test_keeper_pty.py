@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from fairlead.keeper.children import STATUS, start
 from fairlead.keeper.client import Keeper, KeptProcess
+from fairlead.keeper.effects import Command
 from fairlead.model.agents import Exit
 from fairlead.system.process_group import StopTimeouts
 from fairlead.system.proctable import session_members, start_mark
@@ -73,6 +75,21 @@ async def test_failed_start_leaves_nothing_behind(argv: str, cwd: str, data: Pat
         await on_pty(keeper, argv, cwd=cwd)
     assert error.value.filename == (cwd if cwd != "/" else argv)
     assert sorted(os.listdir(f"/proc/{pid}/fd")) == before
+
+
+class NotStarted:
+    """A keeper that knows nothing of a process, since it is not started yet."""
+
+    def reports(self, number: int, data: bytes = b"") -> None:
+        raise AssertionError("a process that was not started reports something")
+
+    has_output = has_stderr = output_has_ended = input_is_ready = reports
+
+
+async def test_what_a_launcher_prints_before_it_fails_is_dropped() -> None:
+    launch = ("/bin/sh", "-c", "echo cannot start; printf 2 > /proc/self/fd/$0", STATUS)
+    with pytest.raises(FileNotFoundError):
+        await start(1, Command(launch, ("program",), ENV, "/", (80, 24), (1024, 4096)), NotStarted())
 
 
 async def test_shell_survives_the_gateway(data: Path) -> None:
