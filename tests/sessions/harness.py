@@ -14,6 +14,7 @@ from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.tools import OWN_FILES, RESERVED_CONTROLS, TOOLS
 from fairlead.agents.claude.wire.control import user_line
 from fairlead.model import events as ev
+from fairlead.model.agent_output import StoredOutput
 from fairlead.model.agents import (
     CAPABILITIES,
     AgentInfo,
@@ -26,7 +27,6 @@ from fairlead.model.agents import (
     PermissionRequest,
     ProcessInfo,
     Record,
-    StoredOutput,
     ToolCheck,
 )
 from fairlead.model.auth import Identity

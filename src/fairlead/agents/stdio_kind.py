@@ -16,6 +16,7 @@ from fairlead.agents.links.framing import OversizeSpill
 from fairlead.agents.links.kept import KeptLink, adopt_link, start_link
 from fairlead.agents.links.stdio import StdioLink
 from fairlead.keeper.access import KeeperAccess
+from fairlead.model.agent_output import StoredOutput
 from fairlead.model.agents import (
     Agent,
     AgentInfo,
@@ -28,7 +29,6 @@ from fairlead.model.agents import (
     LentProcess,
     ProcessInfo,
     Record,
-    StoredOutput,
 )
 from fairlead.model.commands import Settings
 from fairlead.model.content import Content

@@ -1,5 +1,5 @@
-"""All terminals of a gateway, by name: bounded in number. Where there is a keeper, their programs run there, and the next
-gateway continues the terminals; other programs are stopped when the gateway stops.
+"""All terminals of a gateway, by name: bounded in number. Where there is a keeper, their programs run there, and the
+next gateway continues the terminals; other programs are stopped when the gateway stops.
 """
 
 import asyncio

@@ -8,11 +8,11 @@ import msgspec
 
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
 from fairlead.agents.links.kept_output import KeptOutput
+from fairlead.model.agent_output import OutputPosition
 from fairlead.model.agents import (
     Decision,
     Exit,
     Launch,
-    OutputPosition,
     PermissionRequest,
     ProcessInfo,
     Record,

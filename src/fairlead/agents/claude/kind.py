@@ -36,6 +36,7 @@ from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.agents.links.kept import KeptLink, adopt_link, start_link
 from fairlead.agents.links.stdio import StdioLink, start_child
 from fairlead.keeper.access import KeeperAccess
+from fairlead.model.agent_output import StoredOutput
 from fairlead.model.agents import (
     CAPABILITIES,
     AgentInfo,
@@ -47,7 +48,6 @@ from fairlead.model.agents import (
     ProcessInfo,
     Record,
     ShimInvitation,
-    StoredOutput,
 )
 from fairlead.model.content import Content, to_wire
 from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentRefused, BadRequest, HistoryMissing, NotFound

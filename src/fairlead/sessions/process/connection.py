@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from fairlead.model import events as ev
+from fairlead.model.agent_output import OutputPosition, StoredOutput
 from fairlead.model.agents import (
     Agent,
     AgentSink,
@@ -18,12 +19,10 @@ from fairlead.model.agents import (
     Exit,
     Launch,
     LentProcess,
-    OutputPosition,
     PermissionRequest,
     ProcessInfo,
     Record,
     RequestState,
-    StoredOutput,
     ToolCheck,
 )
 from fairlead.model.commands import Reply
