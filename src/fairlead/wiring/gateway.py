@@ -116,7 +116,7 @@ class RunningGateway:
         self.operation = GatewayOperation(
             core.registry,
             stop=self.stop,
-            terminals=lambda: len(context.get(TerminalRegistry).names()),
+            terminals=context.get(TerminalRegistry).names,
             detaches=self._keeper is not None and config.on_stop == "detach",
         )
         self._detaches = lambda: self.operation.detaches
