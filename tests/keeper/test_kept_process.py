@@ -8,6 +8,7 @@ from fairlead.keeper import messages as say
 from fairlead.keeper.buffers import WINDOW
 from fairlead.keeper.client import KeptProcess
 from fairlead.keeper.frames import MalformedFrame
+from fairlead.keeper.kept_process import ACK_BYTES
 from fairlead.model.agents import Exit
 from fairlead.system.pipes import WRITE_AHEAD, PipeClosed
 from fairlead.system.process_group import StopTimeouts
