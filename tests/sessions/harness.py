@@ -14,7 +14,6 @@ from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
 from fairlead.agents.claude.tools import OWN_FILES, RESERVED_CONTROLS, TOOLS
 from fairlead.agents.claude.wire.control import user_line
 from fairlead.model import events as ev
-from fairlead.model.agent_output import StoredOutput
 from fairlead.model.agents import (
     CAPABILITIES,
     AgentInfo,
@@ -35,6 +34,7 @@ from fairlead.model.content import Content, TextBlock, to_wire
 from fairlead.model.errors import AgentNotRunning, NotFound
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId
 from fairlead.model.policy import Verdict
+from fairlead.model.store import StoredOutput
 from fairlead.model.views import Projection
 from fairlead.model.web.session_changes import What
 from fairlead.sessions.dependencies import CoreDependencies, PolicySettings, SessionLimits

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.agent_output import OutputPosition
 from fairlead.model.agents import Exit
 from fairlead.model.ids import RequestId
+from fairlead.model.store import OutputPosition
 from patience import settled
 from sessions.harness import SESSION, CoreHarness, FakeAgent
 

@@ -16,7 +16,6 @@ from fairlead.agents.links.framing import OversizeSpill
 from fairlead.agents.links.kept import KeptLink, adopt_link, start_link
 from fairlead.agents.links.stdio import StdioLink
 from fairlead.keeper.access import KeeperAccess
-from fairlead.model.agent_output import StoredOutput
 from fairlead.model.agents import (
     Agent,
     AgentInfo,
@@ -34,6 +33,7 @@ from fairlead.model.commands import Settings
 from fairlead.model.content import Content
 from fairlead.model.errors import AgentMissing, BadRequest
 from fairlead.model.ids import MessageId, SessionId
+from fairlead.model.store import StoredOutput
 from fairlead.model.tools import ToolCatalogue
 from fairlead.model.transcripts import Transcripts
 from fairlead.model.web.requests import ServiceHandlers

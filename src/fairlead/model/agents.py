@@ -9,13 +9,12 @@ from typing import Any, Final, Literal, Protocol, get_args
 
 import msgspec
 
-from fairlead.model.agent_output import OutputPosition, StoredOutput
 from fairlead.model.commands import Settings
 from fairlead.model.content import Content
 from fairlead.model.events import Event, PermissionResolved
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId, TurnId
 from fairlead.model.policy import Verdict
-from fairlead.model.store import Origin
+from fairlead.model.store import Origin, OutputPosition, StoredOutput
 from fairlead.model.tools import ToolCatalogue
 from fairlead.model.web.routes import ClientProtocol
 

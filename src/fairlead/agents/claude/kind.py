@@ -36,7 +36,6 @@ from fairlead.agents.links.dialin import DialInLimits, DialInLink
 from fairlead.agents.links.kept import KeptLink, adopt_link, start_link
 from fairlead.agents.links.stdio import StdioLink, start_child
 from fairlead.keeper.access import KeeperAccess
-from fairlead.model.agent_output import StoredOutput
 from fairlead.model.agents import (
     CAPABILITIES,
     AgentInfo,
@@ -52,6 +51,7 @@ from fairlead.model.agents import (
 from fairlead.model.content import Content, to_wire
 from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentRefused, BadRequest, HistoryMissing, NotFound
 from fairlead.model.ids import MessageId, SessionId, is_uuid
+from fairlead.model.store import StoredOutput
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.sessions.api.folders import FolderReport

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.agent_output import OutputPosition, StoredOutput
 from fairlead.model.agents import (
     Agent,
     AgentSink,
@@ -29,6 +28,7 @@ from fairlead.model.commands import Reply
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import RequestId, event_id
 from fairlead.model.policy import Verdict
+from fairlead.model.store import OutputPosition, StoredOutput
 from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.permissions.requests import PermissionRequests
 
