@@ -204,7 +204,7 @@ class RunningGateway:
             config, env, clock, credentials.agents, network.address, terminals, confined, self._keeper
         )
         agent = await agents.choose_agent(config, kinds)
-        owner = _identity_of(data)
+        owner = settings.folder_identity(data)
         closed = (data, settings.plugins_folder(config), *settings.settings_places(self._file, env))
         core = Core(
             config,
@@ -227,13 +227,6 @@ class RunningGateway:
         private = agents.private_files(kinds)
         parts = (uploads, terminals, plugins, TranscriptDatabase(data / TRANSCRIPTS))
         return core, service_context(config, env, core, private, parts), kinds, agent
-
-
-def _identity_of(folder: Path) -> str:
-    """Return the identity of a folder, which a copy does not share: a child belongs to the folder of the gateway that
-    started it."""
-    found = folder.stat()
-    return f"{found.st_dev}:{found.st_ino}"
 
 
 @contextlib.asynccontextmanager

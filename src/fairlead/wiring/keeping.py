@@ -34,6 +34,6 @@ async def restore(
 
 
 async def end_unadopted(registry: Registry, terminals: TerminalRegistry) -> None:
-    """End the terminals that nobody has taken over, when all sessions had the opportunity."""
+    """End the terminals that have no owner any more, after the sessions have adopted theirs."""
     await registry.adopted()
     await terminals.end_unadopted()
