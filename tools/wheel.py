@@ -1,9 +1,11 @@
 """Tests the published package: builds the wheel, installs it into an empty environment, serves, and runs one turn
-there.
+there. Then one turn goes through an upgrade from this clone's installation to the wheel's, and back.
 
-Nothing of the clone is used: the environment, HOME, data and working folder are all new. Standard library only.
+For the first turn nothing of the clone is used: the environment, HOME, data and working folder are all new. Standard
+library only.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -16,7 +18,9 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tools import web
 from tools.install import network_env
@@ -105,30 +109,85 @@ def front_page(url: str) -> None:
         print(f"wheel: the front page loads {script[1]}, {len(answer.read()) // 1024} kB", flush=True)
 
 
-def one_turn(command: Path, folder: Path) -> None:
+class Place:
+    """The folders and the address of one gateway, whichever installation serves it."""
+
+    def __init__(self, folder: Path) -> None:
+        home, self.work, data = (folder / name for name in ("home", "work", "data"))
+        for path in (home, self.work):
+            path.mkdir(parents=True)
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self.env = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8", "FAIRLEAD_TOKEN": TOKEN}
+        self.env |= {"FAIRLEAD_URL": self.url, "FAIRLEAD_DATA": str(data)}
+        self.options = ["--host", "127.0.0.1", "--port", self.url.rpartition(":")[2]]
+        self.options += ["--agent", "demo", "--roots", str(self.work)]
+
+    @contextlib.contextmanager
+    def served(self, command: Path, *more: str) -> Iterator[None]:
+        """Serve with this installation; at the end SIGTERM."""
+        argv = [command, "serve", *self.options, *more]
+        server = subprocess.Popen(argv, cwd=self.work, env=self.env, stdout=subprocess.DEVNULL)
+        try:
+            wait_until_healthy(self.url, server)
+            yield
+        finally:
+            server.terminate()
+            code = server.wait(timeout=30)
+        if code not in (0, -15, 143):
+            raise Failed(f"`fairlead serve` ended with {code} when asked to stop")
+
+    def call(self, path: str, body: object = None) -> Any:
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}/v1/{path}", data, headers)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+
+def one_turn(command: Path, place: Place) -> None:
     """Serve with the demo agent and run a prompt, as the README describes."""
-    home, work, data = (folder / name for name in ("home", "work", "data"))
-    for path in (home, work):
-        path.mkdir()
-    url = f"http://127.0.0.1:{free_port()}"
-    env = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8", "FAIRLEAD_TOKEN": TOKEN, "FAIRLEAD_URL": url}
-    options = ["--host", "127.0.0.1", "--port", url.rpartition(":")[2], "--data", str(data), "--on-stop", "end"]
-    options += ["--agent", "demo", "--roots", str(work)]
-    server = subprocess.Popen([command, "serve", *options], cwd=work, env=env, stdout=subprocess.DEVNULL)
-    try:
-        wait_until_healthy(url, server)
-        front_page(url)
+    with place.served(command, "--on-stop", "end"):
+        front_page(place.url)
         asked = [str(command), "run", "--json", PROMPT]
-        turn = subprocess.run(asked, cwd=work, env=env, capture_output=True, text=True, timeout=60, check=False)
+        turn = subprocess.run(
+            asked, cwd=place.work, env=place.env, capture_output=True, text=True, timeout=60, check=False
+        )
         events = [json.loads(line) for line in turn.stdout.splitlines()]
         if turn.returncode or "from the wheel" not in turn.stdout or not all("seq" in event for event in events):
             raise Failed(f"`fairlead run` exited {turn.returncode}:\n{turn.stdout[-2000:]}{turn.stderr[-2000:]}")
         print(f"wheel: one turn, {len(events)} events: {' '.join(dict.fromkeys(event['type'] for event in events))}")
-    finally:
-        server.terminate()
-        code = server.wait(timeout=30)
-    if code not in (0, -15, 143):
-        raise Failed(f"`fairlead serve` ended with {code} when asked to stop")
+
+
+def upgrade(clone: Path, wheel: Path, place: Place) -> None:
+    """One turn with three permissions goes from the clone's gateway to the wheel's and back."""
+    session = ""
+    answered: set[str] = set()
+    for command in (clone, wheel, clone):
+        with place.served(command, "--on-stop", "end" if len(answered) == 2 else "detach"):
+            if not session:
+                session = place.call("sessions", {"cwd": str(place.work)})["session"]
+                place.call(f"sessions/{session}/messages", {"text": "SCRIPT:loop 3"})
+            asked = wait_for(place, session, "permission.asked", len(answered) + 1)[-1]["request"]
+            place.call(f"permissions/{asked}", {"behavior": "allow"})
+            answered.add(asked)
+            if len(answered) == 3:
+                [end] = wait_for(place, session, "turn.ended", 1)
+                started = wait_for(place, session, "agent.started", 1)
+                if end["status"] != "completed" or len(started) != 1:
+                    raise Failed(f"a turn did not survive the upgrade: {started} {end}")
+    print("wheel: one turn went through an upgrade and back, in one process of the agent")
+
+
+def wait_for(place: Place, session: str, kind: str, count: int) -> list[dict[str, Any]]:
+    """The events of this kind when there are so many."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        events = place.call(f"sessions/{session}/events?limit=500")["events"]
+        found = [event for event in events if event["type"] == kind]
+        if len(found) >= count:
+            return found
+        time.sleep(0.05)
+    raise Failed(f"{kind} did not come {count} times")
 
 
 def main() -> int:
@@ -138,7 +197,14 @@ def main() -> int:
         wheel = build()
         print(f"wheel: {wheel.name}, {wheel.stat().st_size // 1024} kB", flush=True)
         with tempfile.TemporaryDirectory(prefix="fairlead-wheel-") as folder:
-            one_turn(install(wheel, Path(folder) / "env"), Path(folder))
+            command = install(wheel, Path(folder) / "env")
+            one_turn(command, Place(Path(folder) / "turn"))
+            place = Place(Path(folder) / "upgrade")
+            try:
+                upgrade(ROOT / ".venv" / "bin" / "fairlead", command, place)
+            finally:
+                # After a failure the keeper may still hold the agent.
+                subprocess.run([command, "stop", "--agents"], env=place.env, capture_output=True, check=False)
             check_testing(Path(folder) / "env")
     except (Failed, subprocess.TimeoutExpired) as failure:
         print(f"wheel: {failure}")

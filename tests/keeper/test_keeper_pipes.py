@@ -201,6 +201,23 @@ async def test_exit_without_a_gateway_is_kept_until_it_is_forgotten(data: Path) 
     assert await kept_at(data) == []
 
 
+async def test_gateway_that_closes_loses_nothing_that_it_has_sent(data: Path) -> None:
+    keeper = await keeper_of(data)
+    process = await spawn_python(keeper, "import os\nwhile True: os.write(1, b'x' * 65536)")
+    await Reader(process).until(b"x")
+    writing = asyncio.create_task(process.write(bytes(WRITE_AHEAD - 1), key="large"))
+    await asyncio.sleep(0)
+    # The keeper has output to send, and input to receive.
+    process.ack(1, b"last")
+    await keeper.close()
+    with pytest.raises(KeeperLost):
+        await writing
+    keeper = await connected(data)
+    (found,) = keeper.found
+    assert (set(found.keys), found.memo) == ({"large"}, b"last")
+    await found.end(SHORT)
+
+
 async def test_new_connection_replaces_the_old_one(data: Path) -> None:
     first = await keeper_of(data)
     process = await spawn(first, "/bin/cat")

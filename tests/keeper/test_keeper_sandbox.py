@@ -13,6 +13,7 @@ from fairlead.model.agents import Exit
 from fairlead.model.errors import BadRequest
 from fairlead.system.descriptors import Descriptors
 from fairlead.system.process_group import StopTimeouts
+from fairlead.system.proctable import descendants
 from fairlead.system.sandbox import Sandbox, find_program, problem_of, sandbox_of
 from keeper.running import LONG, SHORT, Reader, connected, eventually, is_known, keeper_of, keepers, output_of, spawn
 from patience import PATIENCE
@@ -120,19 +121,19 @@ async def test_jobs_of_a_sandboxed_shell_end_with_it(sandbox: Sandbox, data: Pat
     process = await spawn(keeper, "/bin/bash", "--norc", "-i", **given)
     reader = Reader(process)
     await process.write(b"sleep 604 & sleep 605\n")
-    await eventually(lambda: {b"604", b"605"} <= sleeping())
+    await eventually(lambda: {b"604", b"605"} <= sleeping(data))
     await process.write(b"\x1a")
     await reader.until(b"Stopped")
     await process.end(StopTimeouts(close=0.2, terminate=0.2))
-    await eventually(lambda: not {b"604", b"605"} & sleeping())
+    await eventually(lambda: not {b"604", b"605"} & sleeping(data))
 
 
-def sleeping() -> set[bytes]:
-    """The arguments of the `sleep` commands that run."""
+def sleeping(data: Path) -> set[bytes]:
+    """The arguments of the `sleep` commands that run at the keeper."""
     found = set()
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for process in (each for keeper in keepers(data) for each in descendants(keeper)):
         try:
-            words = path.read_bytes().split(b"\0")
+            words = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
         if words[0] == b"sleep":

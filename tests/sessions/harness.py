@@ -26,7 +26,6 @@ from fairlead.model.agents import (
     PermissionRequest,
     ProcessInfo,
     Record,
-    StoredOutput,
     ToolCheck,
 )
 from fairlead.model.auth import Identity
@@ -35,6 +34,7 @@ from fairlead.model.content import Content, TextBlock, to_wire
 from fairlead.model.errors import AgentNotRunning, NotFound
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId
 from fairlead.model.policy import Verdict
+from fairlead.model.store import StoredOutput
 from fairlead.model.views import Projection
 from fairlead.model.web.session_changes import What
 from fairlead.sessions.dependencies import CoreDependencies, PolicySettings, SessionLimits

@@ -9,9 +9,10 @@ import pytest
 from fairlead.agents.claude.wire.markers import TypedPrompt, encode_marker
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.agents import Exit, OutputPosition, Record
+from fairlead.model.agents import Exit, Record
 from fairlead.model.content import Content, to_wire
 from fairlead.model.ids import MessageId, RequestId
+from fairlead.model.store import OutputPosition
 from patience import settled
 from sessions.harness import SESSION, CoreHarness, FakeAgent
 
@@ -156,13 +157,13 @@ async def test_a_typed_prompt_is_written_again_only_until_the_transcript_has_it(
     await first.until(lambda: len(agent.written) == 2)
     second = await restarted(first)
     again = await adopted(second)
-    await second.until(lambda: again.written)
+    await second.until(lambda: bool(again.written))
     row = {"type": "user", "uuid": "u1", "message": {"role": "user", "content": "hello"}}
     await again.sink.records([Record(msgspec.json.encode(row), "transcript")])
     second.kind.at_keeper[again.pid] = again
     third = await restarted(second)
     last = await adopted(third, 3)
-    await settled()
+    await third.until(lambda: not third.loaded().supervisor.following)
     assert not last.written
     await third.stop()
 

@@ -17,6 +17,8 @@ from fairlead.sessions.process.operation import CHECK_S, GatewayOperation
 from patience import PATIENCE
 from sessions.harness import ANN, CHILD, SESSION, CoreHarness
 
+TERMINALS = ("user/ann/one", "user/ann/two", "desk/bob/three", f"session/{SESSION}")
+"""Three terminals of people, and one of an agent."""
 Call = ReadGatewayState | DrainGateway | StopGateway
 
 
@@ -27,7 +29,7 @@ class Operated:
         self.harness = harness
         self.stopped = asyncio.Event()
         self.operation = GatewayOperation(
-            harness.registry, stop=self.stopped.set, terminals=lambda: 3, detaches=detaches
+            harness.registry, stop=self.stopped.set, terminals=lambda: TERMINALS, detaches=detaches
         )
 
     async def do(self, call: Call, who: Identity = ANN) -> GatewayState:

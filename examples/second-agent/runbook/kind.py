@@ -6,8 +6,7 @@ from pathlib import Path
 
 from fairlead.agents.context import AgentContext
 from fairlead.agents.links.framing import OversizeSpill
-from fairlead.agents.links.stdio import StdioLink
-from fairlead.agents.stdio_kind import StdioKind, StdioSettings
+from fairlead.agents.stdio_kind import ProcessLink, StdioKind, StdioSettings
 from fairlead.model.agents import AgentSink, Interpreter, Launch, Record
 from fairlead.model.content import Content, TextBlock
 from fairlead.model.errors import AgentRefused
@@ -41,7 +40,7 @@ class RunbookKind(StdioKind):
         """Nothing: the program keeps no file."""
 
     async def _connect(
-        self, link: StdioLink, sink: AgentSink, launch: Launch, cwd: str, spill: OversizeSpill | None
+        self, link: ProcessLink, sink: AgentSink, launch: Launch, cwd: str, spill: OversizeSpill | None
     ) -> RunbookAgent:
         agent = RunbookAgent(link, sink, self._clock, self.name, spill)
         await agent.start(launch)
@@ -55,5 +54,6 @@ def create_kinds(context: AgentContext) -> list[RunbookKind]:
         host=context.host,
         spill=context.spill,
         sandbox=context.sandbox,
+        keeper=context.keeper,
     )
     return [RunbookKind(settings, context.clock)]

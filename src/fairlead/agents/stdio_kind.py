@@ -28,12 +28,12 @@ from fairlead.model.agents import (
     LentProcess,
     ProcessInfo,
     Record,
-    StoredOutput,
 )
 from fairlead.model.commands import Settings
 from fairlead.model.content import Content
 from fairlead.model.errors import AgentMissing, BadRequest
 from fairlead.model.ids import MessageId, SessionId
+from fairlead.model.store import StoredOutput
 from fairlead.model.tools import ToolCatalogue
 from fairlead.model.transcripts import Transcripts
 from fairlead.model.web.requests import ServiceHandlers

@@ -66,7 +66,7 @@ class KeeperAccess:
             return self._keeper
 
     async def spawn(self, spec: ProcessSpec) -> KeptProcess:
-        """Start a process at the keeper, which is started if there is none."""
+        """Start a process at the keeper, which is started if it does not run."""
         return await (await self._open()).spawn(msgspec.structs.replace(spec, orphan_s=self._orphan_s))
 
     async def close(self) -> None:

@@ -75,12 +75,14 @@ class Child:
         self._slave = started.slave
         self._session = TerminalSession(self.pid) if self._slave >= 0 else None
         self._left_behind: list[Process] = []
+        self._reports = False
         for fd in (self._input, self._output, self._errors):
             if fd >= 0:
                 os.set_blocking(fd, False)
 
     def listen(self) -> None:
         """Report its output from now on."""
+        self._reports = True
         self.watch_output(True)
         if self._errors >= 0:
             self._loop.add_reader(self._errors, self._read_errors)
@@ -149,10 +151,11 @@ class Child:
         proctable.end_group(self.pid)
         if self._session is not None:
             self._session.end()
-        for data in _drain(self._output):
-            self._events.has_output(self.number, data)
-        for data in _drain(self._errors):
-            self._events.has_stderr(self.number, data)
+        if self._reports:
+            for data in _drain(self._output):
+                self._events.has_output(self.number, data)
+            for data in _drain(self._errors):
+                self._events.has_stderr(self.number, data)
         code = self._popen.wait()
         self.close_input()
         self._close_output()

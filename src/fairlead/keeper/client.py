@@ -40,7 +40,7 @@ _LOST = "the connection to the keeper was lost"
 _PACKAGES = str(Path(__file__).parent.parent.parent)
 _PROGRAM = """
 import sys
-sys.modules["ssl"] = None  # asyncio would load it: 4 MB that a keeper does not need
+sys.modules["ssl"] = None  # asyncio would load it: more than 1 MB that a keeper does not need
 sys.path.append(sys.argv[1])
 from fairlead.keeper.daemon import main
 main(sys.argv[2], foreground=len(sys.argv) > 3)
@@ -94,6 +94,8 @@ class Keeper:
 
     async def close(self, *, quit: bool = False) -> None:
         """Leave the keeper; its processes run on. `quit`: it exits at once if it has no process."""
+        for process in self._processes.values():
+            process.flush_ack()
         if quit:
             self._wire.send(say.Quit())
         self._wire.close()
@@ -224,16 +226,20 @@ def keeper_command(data: Path, *, foreground: bool = False) -> list[str]:
 def _start_keeper(data: Path) -> None:
     """Start a keeper, unless one answers. Raises OSError. The keeper gets nothing of ours: no variables, which may hold
     secrets, and no descriptors."""
-    ran = subprocess.run(
-        keeper_command(data),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={},
-        cwd="/",
-        start_new_session=True,
-        check=False,
-    )
+    try:
+        ran = subprocess.run(
+            keeper_command(data),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={},
+            cwd="/",
+            start_new_session=True,
+            check=False,
+            timeout=_ANSWER_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(errno.ETIMEDOUT, "the keeper does not start") from None
     if ran.returncode:
         lines = ran.stderr.decode("utf-8", "replace").strip().splitlines()
         raise OSError(errno.EIO, f"the keeper cannot be started: {lines[-1] if lines else ran.returncode}")

@@ -113,7 +113,7 @@ class Daemon:
         self.perform(self.state.begin())
         await loop.create_unix_server(self._connection, sock=self._listener)
         await self._over.wait()
-        self.log.write("ends: there is no process and no gateway")
+        self.log.write("ends: it has no process")
 
     def _connection(self) -> GatewayConnection:
         self._count += 1

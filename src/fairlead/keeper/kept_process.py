@@ -7,6 +7,7 @@ stored. Input may have a key: the keeper writes the input of one key once, howev
 
 import asyncio
 from collections.abc import Callable, Set
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,10 @@ from fairlead.keeper.frames import MalformedFrame
 from fairlead.model.agents import Exit
 from fairlead.system.pipes import WRITE_AHEAD, PipeClosed, Take
 from fairlead.system.process_group import StopTimeouts, exit_status
+
+ACK_SECONDS: Final = 0.1
+ACK_BYTES: Final = 64 * 1024
+"""How long, and for how many bytes, an acknowledgement waits for the next ones."""
 
 
 class KeeperLost(PipeClosed):
@@ -30,7 +35,8 @@ class KeptProcess:
         self.pid = self.group = entry.pid
         self.started = entry.started
         self.tag = entry.tag
-        self.base = entry.base
+        self.base = self._stored = entry.base
+        self._ack_timer: asyncio.TimerHandle | None = None
         self.memo = say.memo_bytes(entry.memo)
         self.size = None if entry.size is None else (int(entry.size[0]), int(entry.size[1]))
         self.on_terminal = self.size is not None
@@ -112,11 +118,30 @@ class KeptProcess:
             self._send(say.Detach(self.number))
 
     def ack(self, offset: int, memo: bytes | None = None) -> None:
-        """Everything before `offset` is stored; the keeper drops it. `memo` is for the next gateway."""
-        self.base = max(self.base, offset)
+        """Everything before `offset` is stored; the keeper drops it. `memo` is for the next gateway.
+
+        Without a memo the keeper is told a moment later, together with the acknowledgements that follow: it may hold
+        bytes for longer than needed, and each message costs it a wakeup."""
+        self._stored = max(self._stored, offset)
         if memo is not None:
             self.memo = memo
-        self._send(say.Ack(self.number, offset, memo))
+            if offset < self._stored:
+                self.flush_ack()
+            self.base = self._stored
+            self._send(say.Ack(self.number, offset, memo))
+        elif self._stored - self.base >= ACK_BYTES:
+            self.flush_ack()
+        elif self._ack_timer is None:
+            self._ack_timer = asyncio.get_running_loop().call_later(ACK_SECONDS, self.flush_ack)
+
+    def flush_ack(self) -> None:
+        """Tell the keeper now what is stored."""
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+        if self._stored > self.base:
+            self.base = self._stored
+            self._send(say.Ack(self.number, self._stored, None))
 
     # --- input
 
@@ -188,6 +213,7 @@ class KeptProcess:
 
     def forget(self) -> None:
         """Its exit is stored: the keeper drops the process."""
+        self.flush_ack()
         self._send(say.Forget(self.number))
         self._forgotten(self.number)
 
@@ -218,6 +244,8 @@ class KeptProcess:
     def lose(self) -> None:
         """The connection to the keeper ended."""
         self._lost = True
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
         self._ended()
 
     def _ended(self) -> None:

@@ -13,8 +13,8 @@ from fairlead.model.commands import Settings
 from fairlead.model.content import Content
 from fairlead.model.events import Event, PermissionResolved
 from fairlead.model.ids import CallId, MessageId, RequestId, SessionId, TurnId
-from fairlead.model.policy import Behavior, Verdict
-from fairlead.model.store import Origin
+from fairlead.model.policy import Verdict
+from fairlead.model.store import Origin, OutputPosition, StoredOutput
 from fairlead.model.tools import ToolCatalogue
 from fairlead.model.web.routes import ClientProtocol
 
@@ -138,49 +138,12 @@ class Decision(msgspec.Struct, frozen=True):
     call: CallId | None = None
 
 
-def decision_of(resolved: PermissionResolved) -> Decision:
-    return Decision(
-        behavior=resolved.behavior,
-        message=resolved.message,
-        updated_input=resolved.input if resolved.updated_input is None else resolved.updated_input,
-        interrupt=resolved.interrupt,
-        call=resolved.call,
-    )
-
-
-def verdict_of(resolved: PermissionResolved) -> Verdict:
-    """The policy's verdict that was logged for a checked call."""
-    by = "default" if resolved.how == "person" else resolved.how
-    return Verdict(Behavior(resolved.behavior), resolved.message, resolved.rule or None, by)
-
-
-def hook_request(call: CallId) -> RequestId:
-    """The name under which the policy's verdict on a checked call is logged."""
-    return RequestId(f"hook:{call}")
-
-
 class Exit(msgspec.Struct, frozen=True):
     """Either `code` or `signal` is set; neither when a killed process does not die (it hangs in the kernel)."""
 
     code: int | None = None
     signal: int | None = None
     stderr: str = ""
-
-
-class OutputPosition(msgspec.Struct, frozen=True):
-    """How much of the output of a process at the keeper is stored; `offset` is the end of a line. `recall`: lines
-    before it that the driver needs again after a restart of the gateway, such as open requests; None if they have not
-    changed."""
-
-    offset: int
-    recall: tuple[bytes, ...] | None = None
-
-
-class StoredOutput(msgspec.Struct, frozen=True):
-    """The last stored position of a process, with its lines to recall."""
-
-    offset: int = 0
-    recall: tuple[bytes, ...] = ()
 
 
 RequestState = PermissionResolved | Literal["pending", "settled", "unknown"]

@@ -11,8 +11,9 @@ import msgspec
 
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.agents import Decision, ToolCheck, hook_request
+from fairlead.model.agents import Decision, ToolCheck
 from fairlead.model.content import MessageSource
+from fairlead.model.decisions import hook_request
 from fairlead.model.errors import BadRequest, Busy, NotAllowed, NotFound, Stale, TooMany
 from fairlead.model.ids import MessageId, event_id
 from fairlead.model.policy import Behavior, Verdict

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.agents.context import WiredKind
-from fairlead.agents.links.kept import AGENT
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
@@ -31,7 +30,6 @@ from fairlead.server.shares import CredentialShares
 from fairlead.server.webui import WebUi
 from fairlead.sessions.dependencies import McpServerSettings
 from fairlead.sessions.process.operation import GatewayOperation
-from fairlead.sessions.registry import Registry
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
@@ -41,7 +39,7 @@ from fairlead.transcripts.database import FILE as TRANSCRIPTS
 from fairlead.transcripts.database import TranscriptDatabase
 from fairlead.uploads.service import FOLDER as UPLOADS
 from fairlead.uploads.service import Uploads
-from fairlead.wiring import agents, settings
+from fairlead.wiring import agents, keeping, settings
 from fairlead.wiring.agents import ChosenSandbox
 from fairlead.wiring.core import Core, warn_about_shared_sessions
 from fairlead.wiring.info import GatewayInfo, write_server_file
@@ -106,17 +104,15 @@ class RunningGateway:
         stack.push_async_callback(credentials.close)
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
         redactor.hide(token)
-        if alone and config.keeper:
-            self._keeper = KeeperAccess(data, self._clock, config.orphan_minutes * 60)
-            stack.push_async_callback(self._keeper.close)
-            await self._keeper.find_running()
+        if alone:
+            self._keeper = await keeping.open_keeper(config, self._clock, stack)
         sandbox = await self._choose_sandbox()
         core, context, kinds, agent = await self._build_core(stack, protocols, network, store, credentials, sandbox)
         self.core = core
         self.operation = GatewayOperation(
             core.registry,
             stop=self.stop,
-            terminals=lambda: len(context.get(TerminalRegistry).names()),
+            terminals=context.get(TerminalRegistry).names,
             detaches=self._keeper is not None and config.on_stop == "detach",
         )
         self._detaches = lambda: self.operation.detaches
@@ -158,12 +154,12 @@ class RunningGateway:
         self._runner = ServerRunner(App(parts), network.binding, network.sockets, self._clock, limits, behind)
         terminals = context.get(TerminalRegistry)
         if self._keeper is not None:
-            await self._restore(self._keeper, core, terminals, credentials)
+            await keeping.restore(self._keeper, config, core, terminals, credentials)
         await core.registry.start(kill_children=config.on_restart == "kill")
         await cleanup.start()
         await warn_about_shared_sessions(store)
         await services.start()
-        core.registry.tasks.spawn(_end_unadopted(core.registry, terminals))
+        core.registry.tasks.spawn(keeping.end_unadopted(core.registry, terminals))
         return GatewayInfo(
             url=config.public_url or self._runner.urls[0],
             urls=self._runner.urls,
@@ -174,14 +170,6 @@ class RunningGateway:
             exposed=sandbox.exposed,
             doors=tuple(network.doors),
         )
-
-    async def _restore(
-        self, keeper: KeeperAccess, core: Core, terminals: TerminalRegistry, credentials: Credentials
-    ) -> None:
-        """Prepare to take over what the keeper holds. Agents that the settings do not keep are ended first."""
-        children = [] if self.config.on_restart == "kill" else await core.dependencies.children()
-        await keeper.end_unknown(AGENT, {(child.pid, child.started) for child in children})
-        terminals.restore(keeper.found, lambda user: credentials.users.get(user) is not None)
 
     async def _choose_sandbox(self) -> ChosenSandbox:
         settings.make_settings_folder(self._env)
@@ -216,7 +204,7 @@ class RunningGateway:
             config, env, clock, credentials.agents, network.address, terminals, confined, self._keeper
         )
         agent = await agents.choose_agent(config, kinds)
-        owner = _identity_of(data)
+        owner = settings.folder_identity(data)
         closed = (data, settings.plugins_folder(config), *settings.settings_places(self._file, env))
         core = Core(
             config,
@@ -239,18 +227,6 @@ class RunningGateway:
         private = agents.private_files(kinds)
         parts = (uploads, terminals, plugins, TranscriptDatabase(data / TRANSCRIPTS))
         return core, service_context(config, env, core, private, parts), kinds, agent
-
-
-def _identity_of(folder: Path) -> str:
-    """Return the identity of a folder, which a copy does not share: a child belongs to the folder of the gateway that
-    started it."""
-    found = folder.stat()
-    return f"{found.st_dev}:{found.st_ino}"
-
-
-async def _end_unadopted(registry: Registry, terminals: TerminalRegistry) -> None:
-    await registry.adopted()
-    await terminals.end_unadopted()
 
 
 @contextlib.asynccontextmanager

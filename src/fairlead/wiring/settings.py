@@ -149,3 +149,10 @@ def invitations_page(protocols: Sequence[ClientProtocol], doors: Sequence[OpenDo
             return door.url.rstrip("/") + door.protocol.invitations
     paths = [f"{protocol.prefix}{protocol.invitations}" for protocol in protocols if protocol.invitations]
     return f"{main.rstrip('/')}{paths[0]}" if paths else ""
+
+
+def folder_identity(folder: Path) -> str:
+    """Return the identity of a folder, which a copy does not share: a child belongs to the folder of the gateway that
+    started it."""
+    found = folder.stat()
+    return f"{found.st_dev}:{found.st_ino}"

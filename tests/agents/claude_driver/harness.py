@@ -12,7 +12,6 @@ from fairlead.model.agents import (
     Decision,
     Exit,
     Launch,
-    OutputPosition,
     PermissionRequest,
     ProcessInfo,
     Record,
@@ -23,6 +22,7 @@ from fairlead.model.commands import Settings
 from fairlead.model.errors import AgentNotRunning
 from fairlead.model.ids import RequestId, SessionId
 from fairlead.model.policy import Behavior, Verdict
+from fairlead.model.store import OutputPosition
 from fairlead.system.pipes import Take
 from fairlead_testing.clock import ManualClock
 from patience import PATIENCE, settled

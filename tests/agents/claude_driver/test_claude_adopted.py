@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from agents.claude_driver.harness import NEW, OLD, DriverHarness, asks, hook
 from fairlead.agents.links.kept_output import KeptOutput, prompt_key, reply_key
-from fairlead.model.agents import Decision, OutputPosition, Record, StoredOutput
+from fairlead.model.agents import Decision, Record
 from fairlead.model.errors import AgentNotRunning, Stale
 from fairlead.model.events import PermissionResolved
 from fairlead.model.ids import CallId, RequestId, event_id
 from fairlead.model.policy import Behavior, Verdict
+from fairlead.model.store import OutputPosition, StoredOutput
 from patience import settled
 
 TEXT = {"type": "assistant", "uuid": "u1", "message": {"role": "assistant", "content": []}}

@@ -18,12 +18,13 @@ from agents.claude_driver.standin_kind import StandinKind
 from fairlead.agents.claude.kind import ClaudeKind
 from fairlead.agents.claude.settings import ClaudeSettings
 from fairlead.agents.claude.stdio.driver import ClaudeAgent
-from fairlead.model.agents import AgentKind, Decision, Launch, OutputPosition, ProcessInfo, Record
+from fairlead.model.agents import AgentKind, Decision, Launch, ProcessInfo, Record
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock
 from fairlead.model.errors import AgentMissing, AgentNotRunning, BadMode, BadRequest, HistoryMissing
 from fairlead.model.ids import MessageId, SessionId
 from fairlead.model.policy import Behavior, Verdict
+from fairlead.model.store import OutputPosition
 from fairlead.system.clock import SystemClock
 from fairlead.system.process import StopTimeouts
 from fairlead.system.proctable import start_mark

@@ -16,12 +16,14 @@ from fairlead.agents.claude.launch import PreparedLaunch
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import HookServer
 from fairlead.agents.claude.tui.launcher import TerminalAgents
-from fairlead.model.agents import Decision, Exit, Launch, OutputPosition, ProcessInfo, StoredOutput, hook_request
+from fairlead.model.agents import Decision, Exit, Launch, ProcessInfo
 from fairlead.model.commands import Settings
+from fairlead.model.decisions import hook_request
 from fairlead.model.errors import AgentNotRunning, NotFound
 from fairlead.model.events import PermissionResolved
 from fairlead.model.ids import CallId, EventId, RequestId
 from fairlead.model.policy import Behavior, Verdict
+from fairlead.model.store import OutputPosition, StoredOutput
 from fairlead_testing.clock import ManualClock
 
 NAME = f"session/{SESSION}"

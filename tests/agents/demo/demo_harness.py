@@ -13,11 +13,12 @@ from fairlead.agents.demo.driver import DemoProcess
 from fairlead.agents.demo.interpreter import DemoInterpreter
 from fairlead.agents.demo.kind import create_kinds
 from fairlead.model import events as ev
-from fairlead.model.agents import Decision, Launch, OutputPosition, PermissionRequest, Record
+from fairlead.model.agents import Decision, Launch, PermissionRequest, Record
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock
 from fairlead.model.ids import MessageId, SessionId
 from fairlead.model.policy import Behavior, Verdict
+from fairlead.model.store import OutputPosition
 from fairlead.system.clock import SystemClock
 
 E = TypeVar("E", bound=ev.EventBase)

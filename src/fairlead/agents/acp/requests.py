@@ -10,7 +10,8 @@ from fairlead.agents.acp.tools import map_call
 from fairlead.agents.acp.wire import as_dict, as_dicts, as_text
 from fairlead.agents.common_tools import QUESTION
 from fairlead.agents.links.kept_output import reply_key
-from fairlead.model.agents import AgentSink, Decision, PermissionRequest, ToolCheck, decision_of
+from fairlead.model.agents import AgentSink, Decision, PermissionRequest, ToolCheck
+from fairlead.model.decisions import decision_of
 from fairlead.model.errors import Stale
 from fairlead.model.events import PermissionResolved
 from fairlead.model.formats.bounded_tables import put

@@ -48,11 +48,11 @@ from fairlead.model.agents import (
     ProcessInfo,
     Record,
     ShimInvitation,
-    StoredOutput,
 )
 from fairlead.model.content import Content, to_wire
 from fairlead.model.errors import AgentMissing, AgentNotRunning, AgentRefused, BadRequest, HistoryMissing, NotFound
 from fairlead.model.ids import MessageId, SessionId, is_uuid
+from fairlead.model.store import StoredOutput
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.sessions.api.folders import FolderReport

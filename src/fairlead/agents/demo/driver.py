@@ -12,18 +12,9 @@ from fairlead.agents.links import Link
 from fairlead.agents.links.framing import OversizeSpill
 from fairlead.agents.links.kept_output import prompt_key, reply_key
 from fairlead.model import events as ev
-from fairlead.model.agents import (
-    AgentSink,
-    Decision,
-    Launch,
-    PermissionRequest,
-    Record,
-    ToolCheck,
-    decision_of,
-    hook_request,
-    verdict_of,
-)
+from fairlead.model.agents import AgentSink, Decision, Launch, PermissionRequest, Record, ToolCheck
 from fairlead.model.commands import Settings
+from fairlead.model.decisions import decision_of, hook_request, verdict_of
 from fairlead.model.errors import AgentRefused, HistoryMissing
 from fairlead.model.ids import MessageId, RequestId
 from fairlead.model.policy import Verdict

@@ -10,8 +10,9 @@ from fairlead.agents.links.kept_output import KeptOutput
 from fairlead.agents.links.stdio import WRITE_SECONDS, StdioLink, explain_spawn, start_child
 from fairlead.keeper.access import KeeperAccess
 from fairlead.keeper.client import KeeperLost, KeptProcess, ProcessSpec
-from fairlead.model.agents import Exit, ProcessInfo, StoredOutput
+from fairlead.model.agents import Exit, ProcessInfo
 from fairlead.model.errors import AgentNotRunning, AgentTimeout, NotFound
+from fairlead.model.store import StoredOutput
 from fairlead.system.clock import Clock, within
 from fairlead.system.pipes import PipeClosed, Take
 from fairlead.system.process import StopTimeouts

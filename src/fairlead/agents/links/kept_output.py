@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from fairlead.model.agents import OutputPosition, StoredOutput
+from fairlead.model.store import OutputPosition, StoredOutput
 
 UNSTORED_BYTES: Final = 1 << 20
 """Output without records, such as answers to our requests, that is read before its position is stored."""

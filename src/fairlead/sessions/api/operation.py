@@ -22,9 +22,9 @@ class GatewayState(msgspec.Struct, frozen=True, kw_only=True):
     """`draining`: no turn is started, and the gateway stops when no session works. `working`: the sessions that it
     waits for; a process that a program lends by the shim does not count, since it outlives the gateway.
 
-    `agents` and `terminals` are the numbers of running processes, `kept` that of the agents that a keeper holds, and
-    `queued` that of messages that wait in sessions. `on_stop`: what SIGTERM does with kept agents and with terminals:
-    leave them to the next gateway, or end them."""
+    `agents` and `terminals` (of people) are the numbers of running processes, `kept` that of the agents that a keeper
+    holds, and `queued` that of messages that wait in sessions. `on_stop`: what SIGTERM does with kept agents and with
+    terminals: leave them to the next gateway, or end them."""
 
     state: Literal["running", "draining", "stopping"]
     working: tuple[WorkingSession, ...]

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from fairlead.model import events as ev
-from fairlead.model.agents import Agent, Decision, PermissionRequest, ToolCheck, decision_of
+from fairlead.model.agents import Agent, Decision, PermissionRequest, ToolCheck
 from fairlead.model.commands import AnswerPermission, Reply
+from fairlead.model.decisions import decision_of
 from fairlead.model.errors import AgentNotRunning, AgentRefused, FairleadError, NotAllowed
 from fairlead.model.formats.bounded_tables import keep_newest
 from fairlead.model.ids import CallId, RequestId

@@ -18,18 +18,17 @@ from fairlead.model.agents import (
     Exit,
     Launch,
     LentProcess,
-    OutputPosition,
     PermissionRequest,
     ProcessInfo,
     Record,
     RequestState,
-    StoredOutput,
     ToolCheck,
 )
 from fairlead.model.commands import Reply
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import RequestId, event_id
 from fairlead.model.policy import Verdict
+from fairlead.model.store import OutputPosition, StoredOutput
 from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.permissions.requests import PermissionRequests
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from fairlead.model.auth import Identity
@@ -11,6 +11,7 @@ from fairlead.sessions.api.operation import DrainGateway, GatewayState, ReadGate
 from fairlead.sessions.process.handover import describe_work
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.session import Session
+from fairlead.terminals.api import session_of_terminal
 
 logger = logging.getLogger("fairlead.operation")
 
@@ -20,13 +21,13 @@ an event that could be waited for."""
 
 
 class GatewayOperation:
-    """`stop` stops the server. `terminals` returns the number of running terminals.
+    """`stop` stops the server. `terminals` returns the names of the running terminals.
 
     `detaches`: at its end the gateway leaves agents and terminals to the keeper. It is read when the gateway stops:
     a request to end them turns it off."""
 
     def __init__(
-        self, registry: Registry, *, stop: Callable[[], None], terminals: Callable[[], int], detaches: bool
+        self, registry: Registry, *, stop: Callable[[], None], terminals: Callable[[], Collection[str]], detaches: bool
     ) -> None:
         self.detaches = detaches
         self.left = 0, 0
@@ -86,12 +87,16 @@ class GatewayOperation:
     async def stop_agents(self) -> None:
         """At the end of the gateway: stop the agents, or leave those that a keeper holds to the next gateway."""
         if self.detaches:
-            self.left = self._count_kept(), self._terminals()
+            self.left = self._count_kept(), self._count_terminals()
         await self._registry.stop(detach=self.detaches)
 
     def _count_kept(self) -> int:
         agents = [session.supervisor.agent for session in self._registry.all_loaded()]
         return sum(agent is not None and agent.kept for agent in agents)
+
+    def _count_terminals(self) -> int:
+        """The terminals of people. That of an agent counts as the agent."""
+        return sum(not session_of_terminal(name) for name in self._terminals())
 
     async def _state(self) -> GatewayState:
         sessions = self._registry.all_loaded()
@@ -100,7 +105,7 @@ class GatewayOperation:
             working=tuple([await self._describe(session) for session in sessions if _is_working(session)]),
             agents=sum(_has_agent(session) for session in sessions),
             kept=self._count_kept(),
-            terminals=self._terminals(),
+            terminals=self._count_terminals(),
             queued=sum(len(session.core.state.queue) for session in sessions),
             on_stop="detach" if self.detaches else "end",
         )

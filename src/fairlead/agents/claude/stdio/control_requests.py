@@ -24,16 +24,8 @@ from fairlead.agents.claude.wire.records import ControlRequest
 from fairlead.agents.driver import Deliver, background_tasks
 from fairlead.agents.links.framing import encode_line
 from fairlead.agents.links.kept_output import KeptOutput, reply_key
-from fairlead.model.agents import (
-    AgentSink,
-    Decision,
-    PermissionRequest,
-    RequestState,
-    ToolCheck,
-    decision_of,
-    hook_request,
-    verdict_of,
-)
+from fairlead.model.agents import AgentSink, Decision, PermissionRequest, RequestState, ToolCheck
+from fairlead.model.decisions import decision_of, hook_request, verdict_of
 from fairlead.model.errors import FairleadError
 from fairlead.model.events import PermissionResolved
 from fairlead.model.formats.bounded_tables import put

@@ -23,16 +23,8 @@ from fairlead.agents.claude.wire import control
 from fairlead.agents.driver import Deliver, background_tasks
 from fairlead.agents.links.framing import encode_line
 from fairlead.agents.links.kept_output import KeptOutput
-from fairlead.model.agents import (
-    AgentSink,
-    Decision,
-    PermissionRequest,
-    Record,
-    ToolCheck,
-    decision_of,
-    hook_request,
-    verdict_of,
-)
+from fairlead.model.agents import AgentSink, Decision, PermissionRequest, Record, ToolCheck
+from fairlead.model.decisions import decision_of, hook_request, verdict_of
 from fairlead.model.errors import Stale
 from fairlead.model.events import PermissionResolved
 from fairlead.model.ids import CallId, RequestId

@@ -30,11 +30,12 @@ from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.markers import TerminalMarker, TypedPrompt, encode_marker
 from fairlead.agents.driver import background_tasks
 from fairlead.agents.links.kept_output import KeptOutput
-from fairlead.model.agents import AgentSink, Exit, Record, StoredOutput
+from fairlead.model.agents import AgentSink, Exit, Record
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock, content_blocks, plain_text
 from fairlead.model.errors import AgentNotRunning, AgentRefused, BadRequest
 from fairlead.model.policy import Behavior
+from fairlead.model.store import StoredOutput
 from fairlead.system.clock import Clock, ends_within
 from fairlead.system.tasks import run_until
 from fairlead.terminals.api import Terminal

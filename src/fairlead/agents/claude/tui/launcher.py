@@ -17,8 +17,9 @@ from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import Handler, HookServer
 from fairlead.agents.claude.versions import Version
 from fairlead.agents.claude.wire.control import HookAnswer
-from fairlead.model.agents import AgentSink, Launch, ProcessInfo, StoredOutput
+from fairlead.model.agents import AgentSink, Launch, ProcessInfo
 from fairlead.model.errors import NotFound
+from fairlead.model.store import StoredOutput
 from fairlead.system.clock import Clock
 from fairlead.system.spill import SpillFiles
 from fairlead.terminals.api import Program, Size, Terminal, Terminals, session_terminal

@@ -1,6 +1,6 @@
 """What the driver of a terminal stores with the records for the next gateway. Pure.
 
-Each part is a line to recall (`model.agents.OutputPosition`): it goes into the same append as the records that it
+Each part is a line to recall (`model.store.OutputPosition`): it goes into the same append as the records that it
 belongs to, so that a gateway that dies at any moment leaves a true state.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import msgspec
 
 from fairlead.agents.links.kept_output import KeptOutput
-from fairlead.model.agents import StoredOutput
 from fairlead.model.ids import RequestId
+from fairlead.model.store import StoredOutput
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
