@@ -61,7 +61,7 @@ class HookDriver:
 
     def __init__(self, harness: HookHarness, version: str) -> None:
         self.sink = MemorySink()
-        self.permits = HookPermissions(self.sink, self.sink.records, numbers(version))
+        self.permits = HookPermissions(self.sink, self.sink.records, numbers(version), ManualClock())
         self.hook_events: list[str] = []
         handlers: dict[str, Any] = dict.fromkeys(EVENTS, self._note)
         self.endpoint: HookEndpoint = harness.open({**handlers, "pre-tool-use": self._pre_tool_use})

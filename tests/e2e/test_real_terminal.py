@@ -412,7 +412,7 @@ async def test_a_dialog_waits_for_a_person(harness: GatewayHarness, person: Pers
 async def gateway(
     claude: Path, cli_env: dict[str, str], cli_cwd: Path, tmp_path: Path
 ) -> AsyncIterator[GatewayProcess]:
-    process = GatewayProcess(tmp_path, agent="claude", claude=claude, pass_env="IS_SANDBOX")
+    process = GatewayProcess(tmp_path, agent="claude", claude=claude, pass_env="IS_SANDBOX", keeper="false")
     process.env = cli_env
     async with process:
         yield process
@@ -421,7 +421,8 @@ async def gateway(
 @pytest.mark.slow
 @on_versions()
 async def test_kill_of_the_gateway_hangs_up_and_the_turn_is_closed_truly(gateway: GatewayProcess, agreed: None) -> None:
-    """The terminal ends with its gateway. An answered prompt is in the log once; an unanswered one has failed."""
+    """Without a keeper the terminal ends with its gateway. An answered prompt is in the log once; an unanswered one has
+    failed."""
     client = NativeClient(await gateway.create(settings={"link": "terminal"}))
     await client.come(gateway)
     await client.send("SCRIPT:text one")

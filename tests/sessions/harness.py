@@ -80,7 +80,7 @@ class FakeAgent:
 
     # --- the port
 
-    async def write(self, record: Record) -> None:
+    async def write(self, record: Record, *, again: bool = False) -> None:
         self._alive()
         self.written.append(record)
         self._prompted.set()

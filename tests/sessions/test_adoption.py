@@ -1,11 +1,17 @@
 """A restarted gateway takes over the agents that the keeper held: the turn, the requests and the queue go on."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+import pytest
+
+from fairlead.agents.claude.wire.markers import TypedPrompt, encode_marker
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.agents import Exit
-from fairlead.model.ids import RequestId
+from fairlead.model.agents import Exit, Record
+from fairlead.model.content import Content, to_wire
+from fairlead.model.ids import MessageId, RequestId
 from fairlead.model.store import OutputPosition
 from patience import settled
 from sessions.harness import SESSION, CoreHarness, FakeAgent
@@ -92,6 +98,21 @@ async def test_a_pending_request_stays_and_is_answered_after_the_restart(tmp_pat
     await second.stop()
 
 
+async def test_an_answer_before_the_adoption_waits_for_it(tmp_path: Path) -> None:
+    first = await keeping(tmp_path)
+    agent = await first.working()
+    await agent.call("c1", "Write", file_path="/elsewhere", content="x")
+    await agent.ask("r1", "c1", "Write", file_path="/elsewhere", content="x")
+    second = await restarted(first)
+    # Nothing was awaited since the start: the agent is not adopted yet.
+    assert second.loaded().supervisor.agent is None
+    await second.do(cmd.AnswerPermission(session=SESSION, request=RequestId("r1"), behavior="allow"))
+    again = await adopted(second)
+    assert [request for request, _ in again.answers] == ["r1"]
+    assert "permission.cancelled" not in await second.kinds()
+    await second.stop()
+
+
 async def test_a_decision_before_the_crash_is_known_after_it(tmp_path: Path) -> None:
     first = await keeping(tmp_path)
     agent = await first.working()
@@ -120,6 +141,31 @@ async def test_the_prompt_of_an_open_turn_is_written_again(tmp_path: Path) -> No
     await settled()
     assert [record.raw for record in again.written] == [agent.written[-1].raw]
     await second.stop()
+
+
+async def test_a_typed_prompt_is_written_again_only_until_the_transcript_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def typed(content: Sequence[Content], message: MessageId, agent_session: str) -> Record:
+        return Record(encode_marker(TypedPrompt(uuid=message, content=to_wire(tuple(content)))), "gateway")
+
+    first = await keeping(tmp_path)
+    agent = await first.working()
+    await agent.result()
+    monkeypatch.setattr(first.kind, "prompt", typed)
+    await first.send("hello")
+    await first.until(lambda: len(agent.written) == 2)
+    second = await restarted(first)
+    again = await adopted(second)
+    await second.until(lambda: bool(again.written))
+    row = {"type": "user", "uuid": "u1", "message": {"role": "user", "content": "hello"}}
+    await again.sink.records([Record(msgspec.json.encode(row), "transcript")])
+    second.kind.at_keeper[again.pid] = again
+    third = await restarted(second)
+    last = await adopted(third, 3)
+    await third.until(lambda: not third.loaded().supervisor.following)
+    assert not last.written
+    await third.stop()
 
 
 async def test_a_finished_turn_leaves_nothing_to_write_again(tmp_path: Path) -> None:

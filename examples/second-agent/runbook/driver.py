@@ -72,7 +72,7 @@ class RunbookAgent(LineDriver):
         await self._link.send(line, reply_key(request))
         self._forget(request)
 
-    async def write(self, record: Record) -> None:
+    async def write(self, record: Record, *, again: bool = False) -> None:
         await self._link.send(record.raw + b"\n", prompt_key(record.raw))
 
     async def interrupt(self, key: str = "") -> None:

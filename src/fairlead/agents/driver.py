@@ -104,7 +104,8 @@ class AgentDriver(ABC):
             ended = await self._life
             raise self._failure(error, ended) from error
         except BaseException:
-            await self._end()
+            # Cancelled: the gateway stops. An agent of an earlier gateway goes on, a new one has nothing to do yet.
+            await (self.release() if self._output is not None and self._output.adopted else self._end())
             raise
 
     def _failure(self, error: AgentFailed, ended: Exit) -> AgentFailed:

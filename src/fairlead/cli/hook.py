@@ -25,8 +25,9 @@ MOST_BYTES: Final = 64 << 20
 """Limit of a hook's input; the gateway accepts no more."""
 LONGEST_S: Final = 2_140_000.0
 """The CLI gives up after 2 147 000 s, and then the tool runs: this limit ends before."""
-PATIENCE_S: Final = 60.0
-"""How long the gateway may be away, for example during a restart, before a tool is denied."""
+PATIENCE_S: Final = 3600.0
+"""How long the gateway may be away, for example during an upgrade, before a tool is denied. A CLI that no other gateway
+takes over is ended before that."""
 COURTESY_S: Final = 5.0
 """The same for events whose answer does not matter."""
 NETWORK_S: Final = 30.0

@@ -233,8 +233,9 @@ class Agent(Protocol):
     async def release(self) -> None:
         """Close the connection to a lent or kept process, which goes on without us."""
 
-    async def write(self, record: Record) -> None:
-        """Send a line that `AgentKind.prompt` made. The core has stored it before."""
+    async def write(self, record: Record, *, again: bool = False) -> None:
+        """Send a line that `AgentKind.prompt` made. The core has stored it before. `again`: an earlier gateway may have
+        sent it to this process; it must not get it twice."""
 
     async def interrupt(self, key: str = "") -> None:
         """Interrupt the turn. A kept process gets an interrupt with the same key only once."""
@@ -286,7 +287,8 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     dials_in: bool = False
     """It connects to its gateway, and keeps trying for a while when the gateway is gone."""
     in_terminal: bool = False
-    """It runs on a terminal of its gateway, and gets a hang-up when the gateway is gone."""
+    """It runs on a terminal, and gets a hang-up when the process that holds the terminal is gone: its gateway, or the
+    keeper."""
     lent: bool = False
     """A shim runs it for a caller and reconnects when the gateway is back: the gateway never ends it."""
     owner: str = ""
@@ -297,7 +299,7 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     launch: Launch | None = None
     """How a kept process was started, without its environment."""
     access: str = ""
-    """The digest of its token for `fairlead mcp`, which a restarted gateway accepts again."""
+    """The digests of its tokens, which a restarted gateway accepts again."""
 
 
 class AgentKind(Protocol):

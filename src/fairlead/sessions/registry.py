@@ -209,6 +209,8 @@ class Registry:
     async def _adopt(self, child: ProcessInfo) -> None:
         session = await self._recovering(child)
         if session is not None:
+            # Before the gateway listens: programs of the agent try again as soon as it does.
+            self.services.restore_access(child.session, session.core.state.owner, child.access)
             self._adopting.add(self.tasks.spawn(adopt(session.supervisor, child)))
 
     async def adopted(self) -> None:

@@ -129,6 +129,8 @@ class Session:
             case cmd.Interrupt():
                 return await self._interrupt(command, by)
             case cmd.AnswerPermission():
+                # An agent of an earlier gateway is about to be adopted: it gets the answer then.
+                await self.supervisor.recovered.wait()
                 return await self.asking.answer(command, by, self.supervisor.agent, admin=who.may("admin"))
             case cmd.SetMode():
                 return await self._set_mode(command, by)

@@ -96,6 +96,10 @@ class Terminal(Protocol):
         """Whether it has any watchers now."""
 
     @property
+    def survives(self) -> bool:
+        """Whether the program continues when the gateway ends."""
+
+    @property
     def screen(self) -> Screen: ...
 
     async def changed(self, version: int) -> Screen:

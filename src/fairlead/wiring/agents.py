@@ -16,6 +16,7 @@ from fairlead.agents.context import AgentCommand, AgentContext, CreateKinds, Pri
 from fairlead.agents.environment import SESSION_TOKEN, SESSION_URL
 from fairlead.agents.folder_files import merge_reports
 from fairlead.agents.links import DialInTokens
+from fairlead.auth.credentials import Credentials
 from fairlead.auth.session_agents import SessionAgentTokens
 from fairlead.config import Config, default_file
 from fairlead.keeper.access import KeeperAccess
@@ -130,11 +131,22 @@ def session_agent_env(
     return env
 
 
-def restore_session_agent(config: Config, tokens: SessionAgentTokens) -> Callable[[SessionId, str, str], None]:
+def save_agent_access(credentials: Credentials) -> Callable[[SessionId], str]:
+    """Return the function that gives the digests of an agent's tokens: for `fairlead mcp`, and for its hooks."""
+
+    def save(session: SessionId) -> str:
+        return f"{credentials.session_agents.save(session)}\n{credentials.agents.save(session)}"
+
+    return save
+
+
+def restore_agent_access(config: Config, credentials: Credentials) -> Callable[[SessionId, str, str], None]:
     """Return the function that gives an agent of an earlier gateway its access back."""
 
     def restore(session: SessionId, owner: str, saved: str) -> None:
-        tokens.restore(session, owner, _ACCESS[config.agent_access], saved)
+        to_sessions, _, of_hooks = saved.partition("\n")
+        credentials.session_agents.restore(session, owner, _ACCESS[config.agent_access], to_sessions)
+        credentials.agents.restore(session, of_hooks)
 
     return restore
 

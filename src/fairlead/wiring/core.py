@@ -32,7 +32,13 @@ from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import Clock
-from fairlead.wiring.agents import agents_by_memory, own_files, restore_session_agent, session_agent_env
+from fairlead.wiring.agents import (
+    agents_by_memory,
+    own_files,
+    restore_agent_access,
+    save_agent_access,
+    session_agent_env,
+)
 from fairlead.wiring.settings import rules_of
 
 log = logging.getLogger("fairlead")
@@ -98,8 +104,8 @@ class Core:
             is_folder=os.path.isdir,
             agent_ended=self._agent_ended,
             agent_env=session_agent_env(config, credentials.session_agents, address),
-            save_access=credentials.session_agents.save,
-            restore_access=restore_session_agent(config, credentials.session_agents),
+            save_access=save_agent_access(credentials),
+            restore_access=restore_agent_access(config, credentials),
             turn_ended=lambda session: self.importer.turn_ended(session),
             transcripts=transcripts,
             limits=SessionLimits(

@@ -35,6 +35,7 @@ class FakeTui:
         """Do not show typed text."""
         self.silent = False
         """Do not write submitted text to the transcript."""
+        self.survives = False
         self.on_escape: Callable[[], None] = lambda: None
         self.exit: Exit | None = None
         self._version = 1
@@ -157,6 +158,8 @@ class FakeTerminals:
     def __init__(self, make: Callable[[Program], FakeTui]) -> None:
         self.make = make
         self.opened: list[tuple[str, Program, FakeTui]] = []
+        self.restored: dict[str, FakeTui] = {}
+        """Terminals of an earlier gateway."""
 
     async def open(self, name: str, program: Program) -> Terminal:
         if any(other == name and tui.running for other, _, tui in self.opened):
@@ -169,7 +172,7 @@ class FakeTerminals:
         return next((tui for other, _, tui in reversed(self.opened) if other == name), None)
 
     def adopted(self, name: str) -> Terminal | None:
-        return None
+        return self.restored.pop(name, None)
 
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _, tui in self.opened if tui.running)

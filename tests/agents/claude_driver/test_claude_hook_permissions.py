@@ -13,6 +13,7 @@ from fairlead.model.agents import Decision, PermissionRequest, ToolCheck
 from fairlead.model.errors import Stale
 from fairlead.model.ids import CallId, RequestId
 from fairlead.model.policy import Behavior, Verdict, VerdictBy
+from fairlead_testing.clock import ManualClock
 from patience import settled
 
 
@@ -22,7 +23,7 @@ def sink() -> MemorySink:
 
 
 def permits(sink: MemorySink, version: tuple[int, int, int] = NEW) -> HookPermissions:
-    return HookPermissions(sink, sink.records, version)
+    return HookPermissions(sink, sink.records, version, ManualClock())
 
 
 def call(*names: str, **given: Any) -> ToolCheck:

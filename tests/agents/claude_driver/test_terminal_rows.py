@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agents.claude_driver.fake_tui import FakeTui, passing
 from fairlead.agents.claude.transcripts.ordering import RowOrdering, SubagentResultBuffer
+from fairlead.agents.claude.tui.stored_state import TranscriptPlace
 from fairlead.agents.claude.tui.transcript_tail import TranscriptTail
 from fairlead.model.agents import Record
 from fairlead.model.ids import SessionId
@@ -87,10 +88,12 @@ class Reading:
     def __init__(self, path: Path, *, ordered: bool = True) -> None:
         self.clock = ManualClock()
         self.delivered: list[Record] = []
+        self.place: TranscriptPlace | None = None
         self.rows = TranscriptTail(SESSION, path, self.clock, self._give, ordered=ordered)
 
-    async def _give(self, batch: list[Record]) -> None:
+    async def _give(self, batch: list[Record], place: TranscriptPlace | None) -> None:
         self.delivered.extend(batch)
+        self.place = place or self.place
 
 
 @pytest.fixture

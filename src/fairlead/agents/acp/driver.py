@@ -272,7 +272,7 @@ class AcpAgent(LineDriver):
 
     # --- the agent's input
 
-    async def write(self, record: Record) -> None:
+    async def write(self, record: Record, *, again: bool = False) -> None:
         self._prompt = wire.decode(record.raw).id
         await self._link.send(record.raw + b"\n", prompt_key(record.raw))
 

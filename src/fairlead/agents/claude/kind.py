@@ -5,13 +5,14 @@ import os
 import shlex
 import shutil
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from fairlead.agents.claude import trust
+from fairlead.agents.claude.dialin.invitation import DialInInvitation
 from fairlead.agents.claude.dialin.link import ClaudeDialIn
 from fairlead.agents.claude.dialin.routes import SOCKET, DialInRoutes
 from fairlead.agents.claude.interpreter.interpreter import ClaudeInterpreter
@@ -26,7 +27,7 @@ from fairlead.agents.claude.transcripts.paths import config_folder, existing_tra
 from fairlead.agents.claude.transcripts.source import ClaudeTranscripts, default_homes, settings_files
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import HookServer
-from fairlead.agents.claude.tui.launcher import open_terminal
+from fairlead.agents.claude.tui.launcher import TerminalAgents
 from fairlead.agents.claude.versions import Abilities, Version, dotted, parse_version
 from fairlead.agents.claude.wire.control import user_line
 from fairlead.agents.claude.wire.markers import InterruptMarker, TypedPrompt, encode_marker
@@ -90,10 +91,11 @@ class ClaudeKind:
         self._prober = VersionProbe(clock, settings.sandbox)
         self._tokens = tokens
         self._dial_in_routes = DialInRoutes()
-        self._terminals = terminals
-        self._in_terminals: dict[str, ClaudeTerminal] = {}
         address = settings.gateway.replace("ws", "http", 1)
         self._hooks = None if tokens is None else HookServer(tokens, address, clock, settings.certificate)
+        self._in_terminals = (
+            None if terminals is None or self._hooks is None else TerminalAgents(terminals, self._hooks, clock)
+        )
 
     @property
     def name(self) -> str:
@@ -117,8 +119,8 @@ class ClaudeKind:
         return ClaudeInterpreter(session)
 
     def prompt(self, content: Sequence[Content], message: MessageId, agent_session: str) -> Record:
-        typed = self._in_terminals.get(agent_session)
-        if typed is None or not typed.running:
+        typed = None if self._in_terminals is None else self._in_terminals.find(agent_session)
+        if typed is None:
             return Record(user_line(to_wire(tuple(content)), agent_session, message)[:-1], "gateway")
         if typed.is_busy:
             # The CLI would put the message into its own queue, which we do not control.
@@ -176,13 +178,17 @@ class ClaudeKind:
             session=prepared.launch.session,
         )
 
-    async def adopt(self, child: ProcessInfo, sink: AgentSink, stored: StoredOutput) -> ClaudeAgent:
+    async def adopt(self, child: ProcessInfo, sink: AgentSink, stored: StoredOutput) -> ClaudeAgent | ClaudeTerminal:
         """Connect again to a CLI at the keeper. It was initialized by the gateway that started it."""
         version = parse_version(child.version)
         if version is None or child.launch is None:
             raise NotFound("process", str(child.pid))
-        link = adopt_link(self._keeper, child, stored, self._clock, self._settings.patience)
         spill = self._spill(child.launch)
+        if child.in_terminal:
+            if self._in_terminals is None:
+                raise NotFound("terminal", child.session)
+            return await self._in_terminals.adopt(child, child.launch, version, spill, sink, stored)
+        link = adopt_link(self._keeper, child, stored, self._clock, self._settings.patience)
         agent = ClaudeAgent(link, sink, self._clock, version, spill, Path(child.transcript))
         await agent.start(child.launch)
         return agent
@@ -201,7 +207,7 @@ class ClaudeKind:
             at=self._clock.now_ms(),
             dials_in=isinstance(link, ClaudeDialIn),
             in_terminal=not isinstance(link, StdioLink | KeptLink | ClaudeDialIn),
-            kept=isinstance(link, KeptLink),
+            kept=isinstance(link, KeptLink) or (not isinstance(link, StdioLink | ClaudeDialIn) and link.survives),
             version=dotted(prepared.version),
             launch=msgspec.structs.replace(prepared.launch, env={}),
         )
@@ -238,24 +244,9 @@ class ClaudeKind:
     # --- in a terminal
 
     async def _in_terminal(self, prepared: PreparedLaunch, sink: AgentSink) -> ClaudeTerminal:
-        if self._terminals is None or self._hooks is None:
+        if self._in_terminals is None:
             raise BadRequest(f"The agent {self.name} has no terminals here: set the session's link to stdio.")
-        agent = await open_terminal(prepared, self._terminals, self._hooks, sink, self._clock)
-        try:
-            await sink.started(self._process(prepared, agent.terminal))
-        except BaseException:
-            await agent.stop("its process could not be recorded")
-            raise
-        await agent.start()
-        self._type_into(agent, prepared.agent_session)
-        return agent
-
-    def _type_into(self, agent: ClaudeTerminal, agent_session: str) -> None:
-        """Type this conversation's prompts into the terminal from now on, also after a person switches to another
-        conversation there."""
-        self._in_terminals = {name: other for name, other in self._in_terminals.items() if other.running}
-        self._in_terminals[agent_session] = agent
-        agent.moved = lambda conversation: self._type_into(agent, conversation)
+        return await self._in_terminals.start(prepared, sink, partial(self._process, prepared))
 
     # --- dial-in
 
@@ -283,7 +274,7 @@ class ClaudeKind:
         folders = tuple(os.path.expanduser(str(folder)) for folder in homes)
         return PrivateFiles(folders, tuple(settings_files(host, home)))
 
-    async def invite(self, launch: Launch, sink: AgentSink) -> "_DialInInvitation":
+    async def invite(self, launch: Launch, sink: AgentSink) -> DialInInvitation:
         """Expect a CLI that a person starts. It is assumed to have the version that is installed here."""
         prepared = await self._prepare(launch)
         url, token = self._open_access(launch.session)
@@ -293,9 +284,9 @@ class ClaudeKind:
         async def drive() -> ClaudeAgent:
             return await self._drive(prepared, link, sink)
 
-        return _DialInInvitation(AgentInvitation(url=url, token=token, command=line), link.link, drive)
+        return DialInInvitation(AgentInvitation(url=url, token=token, command=line), link.link, drive)
 
-    async def attach(self, launch: Launch, process: LentProcess, sink: AgentSink) -> "_DialInInvitation":
+    async def attach(self, launch: Launch, process: LentProcess, sink: AgentSink) -> DialInInvitation:
         """Expect the shim of a process that its caller has started, with the caller's own version and settings."""
         version = shim_version(process)
         url, token = self._open_access(launch.session)
@@ -317,7 +308,7 @@ class ClaudeKind:
             return await drive_lent(prepared, process, link, sink, self._clock, observes=observes)
 
         invitation = ShimInvitation(url=url, token=token, approvals=self._settings.shim.approvals)
-        return _DialInInvitation(invitation, link, drive)
+        return DialInInvitation(invitation, link, drive)
 
     def _spill(self, launch: Launch) -> SpillFiles | None:
         return SpillFiles(Path(self._settings.spill), launch.session) if self._settings.spill else None
@@ -384,24 +375,6 @@ class ClaudeKind:
         if transcript_path(config, cwd, launch.session).exists():
             return str(uuid.uuid4())
         return launch.session
-
-
-@dataclass(eq=False, repr=False)
-class _DialInInvitation:
-    """Implements `model.agents.InvitedAgent`."""
-
-    invitation: AgentInvitation | ShimInvitation
-    _link: DialInLink
-    _drive: Callable[[], Awaitable[ClaudeAgent]]
-
-    async def arrival(self) -> ClaudeAgent:
-        await self._link.connected()
-        if not self._link.running:
-            raise AgentNotRunning("The gateway does not expect this agent to dial in any more.")
-        return await self._drive()
-
-    async def cancel(self) -> None:
-        await self._link.stop()
 
 
 def _argv(prepared: PreparedLaunch, sdk_url: str = "") -> list[str]:

@@ -133,7 +133,7 @@ class DemoProcess(LineDriver):
 
     # --- the agent's input
 
-    async def write(self, record: Record) -> None:
+    async def write(self, record: Record, *, again: bool = False) -> None:
         await self._link.send(record.raw + b"\n", prompt_key(record.raw))
 
     async def interrupt(self, key: str = "") -> None:

@@ -7,6 +7,7 @@ from typing import Final
 from fairlead.model import events as ev
 from fairlead.model.agents import Agent, ProcessInfo, Record
 from fairlead.model.errors import AgentFailed, FairleadError, NotFound
+from fairlead.model.ids import TurnId
 from fairlead.model.store import Entry
 from fairlead.sessions.commit import interrupt_key
 from fairlead.sessions.process.connection import child_name, exit_key
@@ -29,7 +30,6 @@ async def adopt(supervisor: AgentSupervisor, child: ProcessInfo) -> None:
         supervisor.following = False
         supervisor.recovered.set()
         return
-    core.services.restore_access(core.session, core.state.owner, child.access)
     try:
         agent = await supervisor.adopt(child)
     except NotFound:
@@ -40,6 +40,7 @@ async def adopt(supervisor: AgentSupervisor, child: ProcessInfo) -> None:
         logger.warning("an agent was not adopted", extra={"session": core.session, "error": error.message})
     else:
         logger.info("agent adopted", extra={"session": core.session, "pid": agent.pid})
+        supervisor.recovered.set()
         await _repeat_input(supervisor, agent)
     finally:
         supervisor.following = False
@@ -51,22 +52,25 @@ async def _repeat_input(supervisor: AgentSupervisor, agent: Agent) -> None:
     core = supervisor.core
     kinds = ("agent.started", "turn.started", "user.message", "interrupt.asked", "turn.ended")
     page = await core.log.store.tail(core.session, None, RECENT, kinds)
-    prompts: list[Entry] = []
+    prompts: list[tuple[TurnId | None, Entry]] = []
     interrupt = ""
     for entry in page.entries:
         match ev.decode(entry.event):
             case ev.AgentStarted() | ev.TurnEnded():
                 prompts, interrupt = [], ""
-            case ev.TurnStarted() | ev.UserMessage() if entry.origin == "gateway" and entry.raw is not None:
+            case ev.TurnStarted(turn=turn) | ev.UserMessage(turn=turn) if entry.origin == "gateway" and entry.raw:
                 # The prompt is stored with the first of its events.
-                prompts.append(entry)
+                prompts.append((turn, entry))
+            case ev.UserMessage(turn=turn, subagent=None) if entry.origin == "transcript":
+                # The agent has written it to its transcript.
+                prompts = [prompt for prompt in prompts if prompt[0] != turn]
             case ev.InterruptRequested():
                 interrupt = interrupt_key(entry.seq)
             case _:
                 pass
     try:
-        for entry in prompts:
-            await agent.write(Record(entry.raw or b"", "gateway"))
+        for _, entry in prompts:
+            await agent.write(Record(entry.raw or b"", "gateway"), again=True)
         if interrupt and core.interpreter.turn is not None:
             await agent.interrupt(interrupt)
     except AgentFailed as error:

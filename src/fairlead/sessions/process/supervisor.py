@@ -248,7 +248,12 @@ class AgentSupervisor:
             connection = self._connection = self.connect(launch, self.core.services.new_uuid())
             connection.again = True
             stored = await connection.adopt(child)
-            return await self._live(connection, launch, await self.kind.adopt(child, connection, stored))
+            try:
+                agent = await self.kind.adopt(child, connection, stored)
+            except asyncio.CancelledError:
+                connection.released = True  # the gateway stops, the agent goes on
+                raise
+            return await self._live(connection, launch, agent)
 
     def connect(self, launch: Launch | None, cause: str, followed: str = "") -> AgentConnection:
         callbacks = self._on_records, self.schedule_next, self._on_keeper_lost

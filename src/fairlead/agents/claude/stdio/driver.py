@@ -250,7 +250,7 @@ class ClaudeAgent(ClaudeDriver):
 
     # --- the agent's input -------------------------------------------------------------------------------
 
-    async def write(self, record: Record) -> None:
+    async def write(self, record: Record, *, again: bool = False) -> None:
         # A blank line, a second line or an unknown type would end 2.1.37.
         if b"\n" in record.raw or not isinstance(decode(record.raw), wire.UserRecord):
             raise BadRequest("Only a prompt, on one line, is written to the agent.")

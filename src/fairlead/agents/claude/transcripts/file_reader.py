@@ -223,11 +223,11 @@ def check_of(descriptor: int, offset: int) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def last_rows(path: Path, limit: int) -> list[Record]:
-    """The last rows of a file, oldest first, by reading backwards from its end."""
+def last_rows(path: Path, limit: int, end: int | None = None) -> list[Record]:
+    """The last rows of a file, oldest first, by reading backwards from its end, or from the offset `end`."""
     rows: list[Record] = []
     with opened(path) as descriptor:
-        size = os.fstat(descriptor).st_size
+        size = os.fstat(descriptor).st_size if end is None else end
         for _, line in lines_backwards(descriptor, size, 64 << 10, first=max(0, size - GLANCE_BYTES)):
             rows.extend(reversed(read_line(line).rows))
             if len(rows) >= limit:

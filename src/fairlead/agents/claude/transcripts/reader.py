@@ -133,6 +133,12 @@ class SessionReader:
     def close(self) -> None:
         self._files.clear()
 
+    @property
+    def offset(self) -> int:
+        """How far the session's own file was read."""
+        file = self._files.get(MAIN)
+        return self._places.get(MAIN, FileOffset()).offset if file is None else file.done
+
     def place(self) -> bytes:
         files = {**self._places, **{name: file.place() for name, file in self._files.items()}}
         return msgspec.msgpack.encode(ReaderOffset(files))

@@ -1,6 +1,8 @@
 """The driver of Claude Code in a terminal: its keys go through a PTY, its records come from its transcript.
 
 It answers no dialog. Facts from other sources than the transcript (hooks, the screen) reach the interpreter as markers.
+A CLI whose terminal the keeper holds outlives the gateway: the next one continues from what was stored with the records
+(`stored_state`) and from the screen.
 """
 
 import asyncio
@@ -15,24 +17,27 @@ import msgspec
 from fairlead.agents.claude.base_driver import ClaudeDriver
 from fairlead.agents.claude.launch import ALWAYS_ASKED, ASK_BINDS_SINCE, PreparedLaunch, resumes_by_command
 from fairlead.agents.claude.stdio import tool_hooks
-from fairlead.agents.claude.tui import keys
+from fairlead.agents.claude.tui import keys, stored_state
 from fairlead.agents.claude.tui import screen as screens
+from fairlead.agents.claude.tui.awaited_rows import AwaitedRows, prompt_in
 from fairlead.agents.claude.tui.hook_server import HookEndpoint
-from fairlead.agents.claude.tui.prompt_typing import PromptTyper, TypingFailed, notice_text
-from fairlead.agents.claude.tui.screen import ScreenState
+from fairlead.agents.claude.tui.notices import ScreenNotices
+from fairlead.agents.claude.tui.prompt_typing import PromptTyper, TypingFailed
+from fairlead.agents.claude.tui.stored_state import Part, Ready, TranscriptPlace, TypedText
 from fairlead.agents.claude.tui.transcript_tail import TranscriptTail
 from fairlead.agents.claude.wire.control import HookAnswer
-from fairlead.agents.claude.wire.decode import decode, decode_row
+from fairlead.agents.claude.wire.decode import decode
 from fairlead.agents.claude.wire.markers import TerminalMarker, TypedPrompt, encode_marker
-from fairlead.agents.claude.wire.records import UserRecord
 from fairlead.agents.driver import background_tasks
+from fairlead.agents.links.kept_output import KeptOutput
 from fairlead.model.agents import AgentSink, Exit, Record
 from fairlead.model.commands import Settings
 from fairlead.model.content import TextBlock, content_blocks, plain_text
 from fairlead.model.errors import AgentNotRunning, AgentRefused, BadRequest
-from fairlead.model.ids import CallId
 from fairlead.model.policy import Behavior
+from fairlead.model.store import StoredOutput
 from fairlead.system.clock import Clock, ends_within
+from fairlead.system.tasks import run_until
 from fairlead.terminals.api import Terminal
 
 logger = logging.getLogger("fairlead.agents.claude")
@@ -47,11 +52,11 @@ IDLE_SECONDS: Final = 0.7
 behind."""
 LEFT_SECONDS: Final = 10.0
 """After this long, a turn without an answer is over too."""
-ROW_SECONDS: Final = 1.5
-"""How long a hook waits for the row of its call, which may come later; it follows within tenths of a second."""
 ESCAPES: Final = 3
 ESCAPE_SECONDS: Final = 3.0
 LAST_LINES: Final = 12
+MOST_TYPED: Final = 4000
+"""Characters of a prompt that are stored to recognize it in the box: about what a screen shows."""
 OTHER_LINK: Final = "A terminal has no control requests: hand the session over to stdio (fairlead hand-over)."
 
 
@@ -59,16 +64,30 @@ class ClaudeTerminal(ClaudeDriver):
     _permissions: tool_hooks.HookPermissions
 
     def __init__(
-        self, prepared: PreparedLaunch, terminal: Terminal, post: HookEndpoint, sink: AgentSink, clock: Clock
+        self,
+        prepared: PreparedLaunch,
+        terminal: Terminal,
+        post: HookEndpoint,
+        sink: AgentSink,
+        clock: Clock,
+        *,
+        gateway: str = "",
+        stored: StoredOutput | None = None,
     ) -> None:
+        """`gateway`: the address for its hooks. `stored`: what an earlier gateway stored about this process."""
         super().__init__(terminal, sink, clock, prepared.version)
         launch = prepared.launch
         self.terminal = terminal
         self._post = post
-        self._rows = TranscriptTail.open(prepared, clock, self.records)
+        self._output = KeptOutput(lambda offset: None, stored) if terminal.survives else None
+        self._before = before = stored_state.decode(stored)
+        self._rows = TranscriptTail.open(prepared, clock, self.records, before.place)
+        stored_state.remember(self._output, (self._rows.place(), before.ready, before.shown, before.typed))
+        self._gateway = gateway
+        self._released = asyncio.Event()
         self._ready = TerminalMarker(
             what="ready",
-            agent_session=prepared.agent_session,
+            agent_session=prepared.agent_session if before.place is None else self._rows.path.stem,
             version=self.version,
             mode=launch.settings.mode,
             cwd=prepared.cwd,
@@ -76,11 +95,11 @@ class ClaudeTerminal(ClaudeDriver):
         self._resume_by_command = launch.resume if resumes_by_command(prepared.version) else ""
         self._forked = launch.resume if launch.fork else ""
         """The conversation that was forked: 2.1.37 reports its id when it starts."""
-        self._typer = PromptTyper(terminal, clock, prepared.version, self._show)
-        self._shown: tuple[str, list[str]] | None = None
+        self._notices = ScreenNotices(self._mark, before.shown)
+        self._typer = PromptTyper(terminal, clock, prepared.version, self._notices.show)
+        self._typer.text = before.typed.text if before.typed is not None else ""
         self._stirred = asyncio.Event()
-        self._row = asyncio.Event()
-        self._calls: dict[str, None] = {}
+        self._awaited = AwaitedRows(self._rows, terminal, clock)
         self._interrupted = False
         self._prompts = 0
         self._tasks = background_tasks("a terminal's driver failed")
@@ -88,7 +107,7 @@ class ClaudeTerminal(ClaudeDriver):
         self._up = False
         self.is_busy = False
         """Whether a prompt of ours was typed and its turn is not over."""
-        self._permissions = tool_hooks.HookPermissions(sink, self._deliver, prepared.version)
+        self._permissions = tool_hooks.HookPermissions(sink, self._deliver, prepared.version, clock, self._output)
         self.moved: Callable[[str], None] = lambda agent_session: None
         """Called when a person continues with another conversation in the terminal."""
 
@@ -100,10 +119,42 @@ class ClaudeTerminal(ClaudeDriver):
         self._up = True
 
     async def _until_ready(self) -> None:
-        await self._until_up()
-        await self._mark(self._ready)
+        ready = self._before.ready
+        await self._permissions.expect(self._before.hooks)
+        if ready is None:
+            await self._until_up()
+            ready = Ready(self._gateway)
+            await self._mark(self._ready, ready)
+        else:
+            await self._until_drawn()
+            await self._rows.look()
+            self.is_busy = self._typer.view.state == "working"
+        if ready.up:
+            return
         if self._resume_by_command:
             await self._take_up(self._resume_by_command)
+        await self._deliver((), parts=(msgspec.structs.replace(ready, up=True),))
+
+    @property
+    def kept(self) -> bool:
+        return self.terminal.survives
+
+    @property
+    def running(self) -> bool:
+        return self.terminal.running and not self._released.is_set()
+
+    @property
+    def conversation(self) -> str:
+        """The CLI's id of the conversation in the terminal."""
+        return self._ready.agent_session
+
+    async def release(self) -> None:
+        """Stop watching. The CLI goes on, and its open hooks try again until the next gateway answers them."""
+        if not self.kept:
+            await super().release()
+        self._permissions.release()
+        await self._post.release()
+        self._released.set()
 
     async def _until_up(self) -> None:
         def up() -> bool:
@@ -114,7 +165,7 @@ class ClaudeTerminal(ClaudeDriver):
         if not self.terminal.running:
             raise AgentNotRunning(f"The agent ended before it was ready: {self._last_lines() or 'its screen is empty'}")
         if self._typer.view.state == "starting":
-            await self._show(self._typer.view)
+            await self._notices.show(self._typer.view)
 
     async def _until_drawn(self) -> None:
         """Wait until the screen is drawn: the first prompt may be drawn again, over text that was typed into it."""
@@ -136,8 +187,7 @@ class ClaudeTerminal(ClaudeDriver):
         watching = [asyncio.create_task(work) for work in (self._watch(), self._rows.follow(), self._settle())]
         try:
             failed = asyncio.wait(watching, return_when=asyncio.FIRST_EXCEPTION)
-            ending = asyncio.create_task(self.terminal.wait())
-            await asyncio.wait({ending, asyncio.ensure_future(failed)}, return_when=asyncio.FIRST_COMPLETED)
+            await run_until(self.terminal.wait(), failed, self._released.wait())
             for task in watching:
                 if task.done() and not task.cancelled() and task.exception() is not None:
                     # The store failed: the agent's records cannot be stored, so it must not continue.
@@ -149,13 +199,15 @@ class ClaudeTerminal(ClaudeDriver):
 
     async def _finish(self, ended: Exit) -> Exit:
         self._typer.seen(self._typer.view)
-        self._row.set()
-        await self._rows.finish()
+        self._awaited.arrived(())
+        await (self._rows.leave() if self._released.is_set() else self._rows.finish())
         await self._permissions.wait_finished()
         await self._tasks.wait()
         return msgspec.structs.replace(ended, stderr=self._last_lines()) if ended.code else ended
 
     async def _end(self) -> Exit:
+        if self._released.is_set():
+            return Exit()
         await self._post.close("The gateway ends this agent.")
         return await self.terminal.stop()
 
@@ -172,38 +224,31 @@ class ClaudeTerminal(ClaudeDriver):
             version = screen.version
             view = screens.read(screen)
             if view != self._typer.view:
-                if view.state != "dialog":
-                    self._shown = None
+                self._notices.seen(view)
                 self._typer.seen(view)
                 self._stirred.set()
             self._rows.nudge()
 
-    async def records(self, batch: Sequence[Record]) -> None:
+    async def _deliver(
+        self, batch: Sequence[Record], end: int | None = None, parts: Sequence[Part | None] = ()
+    ) -> None:
+        """Log the records, and in the same append store what the next gateway must know about them."""
+        async with self._in_order:
+            stored_state.remember(self._output, parts)
+            await self._sink.records(batch, None if self._output is None else self._output.position(0))
+
+    async def records(self, batch: Sequence[Record], place: TranscriptPlace | None) -> None:
         """Deliver rows of the transcript, and note typed prompts and calls that have arrived."""
-        await self._deliver(batch)
-        for record in batch:
-            row = decode_row(record.raw) if b'"user"' in record.raw and record.origin == "transcript" else None
-            if isinstance(row, UserRecord) and row.isSidechain is not True and not row.isMeta:
-                self._typer.written(plain_text(content_blocks(row.message.content)))
-            for call in [call for call in self._calls if call.encode() in record.raw]:
-                del self._calls[call]
-        self._row.set()
+        prompts = [text for record in batch if (text := prompt_in(record)) is not None]
+        await self._deliver(batch, parts=(place,))
+        for text in prompts:
+            self._typer.written(text)
+        self._awaited.arrived(batch)
         self._stirred.set()
 
-    async def _mark(self, marker: TerminalMarker) -> None:
+    async def _mark(self, marker: TerminalMarker, part: Part | None = None) -> None:
         named = msgspec.structs.replace(marker, cause=str(uuid.uuid4()))
-        await self._deliver([Record(encode_marker(named), "gateway")])
-
-    async def _show(self, view: ScreenState) -> None:
-        """Emit a notice about a screen that only a person at the terminal can answer.
-
-        It is emitted once, even if the person moves between its choices."""
-        looks = "".join(view.lines).replace("❯", "").split()
-        if (view.state, looks) == self._shown:
-            return
-        self._shown = (view.state, looks)
-        kind, text = notice_text(view)
-        await self._mark(TerminalMarker(what="shows", kind=kind, text=text, lines=view.lines))
+        await self._deliver([Record(encode_marker(named), "gateway")], parts=(part,))
 
     async def _settle(self) -> None:
         """End a turn when the agent is back at its prompt with nothing more to come. Emits notices about dialogs."""
@@ -212,7 +257,7 @@ class ClaudeTerminal(ClaudeDriver):
             if not await self._stays_quiet(IDLE_SECONDS):
                 continue
             if self._typer.view.state == "dialog":
-                await self._show(self._typer.view)
+                await self._notices.show(self._typer.view)
             if not self._is_at_rest():
                 continue
             if self._interrupted and self._typer.view.state == "typed":
@@ -248,28 +293,12 @@ class ClaudeTerminal(ClaudeDriver):
         check = tool_hooks.parse_call(given)
         if isinstance(check, HookAnswer):
             return check
-        await self._row_of(check.call)
+        await self._awaited.row_of(check.call)
         if self._version < ASK_BINDS_SINCE and check.tool in ALWAYS_ASKED:
             # This version asks a person on its screen, whatever a hook answers: `_settle` emits a notice about that.
-            verdict = await tool_hooks.check_policy(self._sink, check)
+            verdict = await self._permissions.verdict(check)
             return tool_hooks.deny(verdict.reason) if verdict.behavior is Behavior.DENY else HookAnswer()
         return await self._permissions.pre_tool_use(check)
-
-    async def _row_of(self, call: CallId) -> None:
-        """Wait for the row of a call, so that clients see the call before its permission request."""
-        if not call:
-            return
-        self._calls[call] = None
-
-        async def arrived() -> None:
-            while call in self._calls and self.terminal.running:
-                self._row.clear()
-                await self._rows.look()
-                if call in self._calls:
-                    await self._row.wait()
-
-        await ends_within(self._clock, ROW_SECONDS, arrived())
-        self._calls.pop(call, None)
 
     async def stopped(self, given: Mapping[str, Any]) -> HookAnswer:
         self._follow(given)
@@ -297,7 +326,7 @@ class ClaudeTerminal(ClaudeDriver):
         self._rows.move(Path(path))
         self._ready = msgspec.structs.replace(self._ready, agent_session=conversation)
         self.moved(conversation)
-        self._tasks.spawn(self._mark(self._ready))
+        self._tasks.spawn(self._mark(self._ready, self._rows.place()))
 
     # --- the port `model.agents.Agent` ---------------------------------------------------------------------
 
@@ -305,7 +334,7 @@ class ClaudeTerminal(ClaudeDriver):
     def attended(self) -> bool:
         return self.terminal.watched
 
-    async def write(self, record: Record) -> None:
+    async def write(self, record: Record, *, again: bool = False) -> None:
         """Type a prompt. Returns when the CLI has it, or when the reason for a failure is in the log."""
         prompt = decode(record.raw)
         if not isinstance(prompt, TypedPrompt):
@@ -316,8 +345,10 @@ class ClaudeTerminal(ClaudeDriver):
         self.is_busy = True
         self._prompts += 1
         self._stirred.set()
+        text = plain_text(content)
+        stored_state.remember(self._output, (TypedText(keys.clean(text)[:MOST_TYPED]),))
         try:
-            await self._typer.prompt(plain_text(content))
+            await (self._typer.repeat if again else self._typer.prompt)(text)
         except TypingFailed as error:
             self.is_busy = False
             await self._mark(TerminalMarker(what="untyped", message=prompt.uuid, text=str(error)))

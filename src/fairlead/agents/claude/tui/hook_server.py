@@ -11,6 +11,9 @@ waits for it. It is cancelled when the hook's process is gone and has not reconn
 an interrupt), and when the endpoint is closed. A handler that fails denies a tool; for other events the answer is then
 empty. The same call is handled once, however often its hook reconnects.
 
+Where the CLI outlives the gateway, `HookEndpoint.release` leaves the open hooks unanswered: they try again until the
+next gateway, which has got their token back and opens the endpoint again (`HookServer.reopen`), answers.
+
 Measured on 2.1.37, 2.1.120 and 2.1.325: see docs/how-to/hooks.md and tests/e2e/test_real_command_hooks.py.
 """
 
@@ -30,7 +33,7 @@ from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.agents.links import DialInTokens
 from fairlead.agents.links.framing import RECORD_LIMIT
 from fairlead.model.auth import Identity
-from fairlead.model.errors import BadRequest, NotFound
+from fairlead.model.errors import AgentNotRunning, BadRequest, NotFound
 from fairlead.model.ids import SessionId, session_id
 from fairlead.model.web.requests import Response, ServiceCall, ServiceHandlers
 from fairlead.model.web.routes import Request, Route, Routes, Steps
@@ -96,7 +99,7 @@ class HookServer:
 
     def __init__(self, tokens: DialInTokens, gateway: str, clock: Clock, certificate: str = "") -> None:
         self._tokens = tokens
-        self._gateway = gateway
+        self.gateway = gateway
         self._clock = clock
         self._certificate = certificate
         self._endpoints: dict[SessionId, HookEndpoint] = {}
@@ -106,9 +109,20 @@ class HookServer:
         unknown = handlers.keys() - EVENTS.keys()
         if unknown:
             raise ValueError(f"no such hooks: {sorted(unknown)}")
-        url = self._gateway + PATH.removesuffix("/{event}").format(session=session)
+        url = self.gateway + PATH.removesuffix("/{event}").format(session=session)
         token = self._tokens.issue(session)
         variables = {URL_VARIABLE: url, TOKEN_VARIABLE: token, CERTIFICATE_VARIABLE: self._certificate}
+        return self._add(session, handlers, variables)
+
+    def reopen(self, session: SessionId, handlers: Mapping[str, Handler]) -> "HookEndpoint":
+        """Accept the hooks of an agent of an earlier gateway, whose token is valid again."""
+        return self._add(session, handlers, {})
+
+    def reject(self, session: SessionId) -> None:
+        """Accept no hooks of an agent of an earlier gateway: it is not taken over."""
+        self._tokens.revoke(session)
+
+    def _add(self, session: SessionId, handlers: Mapping[str, Handler], variables: Mapping[str, str]) -> "HookEndpoint":
         post = HookEndpoint(handlers, variables, self._clock, lambda: self._shut(session, post))
         self._endpoints[session] = post
         return post
@@ -127,7 +141,8 @@ class HookServer:
     async def _run(self, who: Identity, action: RunHook) -> bytes:
         post = self._endpoints.get(action.session)
         if post is None:
-            raise NotFound("agent with hooks of session", action.session)
+            # Its token is valid: the agent is being adopted. The hook tries again after this error.
+            raise AgentNotRunning("The gateway is about to take over this agent.")
         return await post.answer_hook(action.event, action.key, action.given)
 
 
@@ -173,6 +188,7 @@ class HookEndpoint:
         self._clock = clock
         self._shut = shut
         self._closed = ""
+        self._released = False
         self._open: dict[str, _Call] = {}
         self._answered: OrderedDict[str, bytes] = OrderedDict()
         self._kept = 0
@@ -195,6 +211,8 @@ class HookEndpoint:
         """Answer a hook. `key` is the same when the hook reconnects."""
         if key in self._answered:
             return self._answered[key]
+        if self._released:
+            raise AgentNotRunning("The gateway is stopping.")
         call = self._open.get(key)
         if call is None:
             if self._closed or len(self._open) >= MOST_OPEN:
@@ -205,6 +223,8 @@ class HookEndpoint:
         call.waiting += 1
         try:
             await asyncio.wait({call.answer})
+            if call.answer.cancelled():
+                raise AgentNotRunning("The gateway is stopping.")
             return call.answer.result()
         finally:
             call.waiting -= 1
@@ -220,6 +240,18 @@ class HookEndpoint:
         for call in calls:
             if not call.answer.done():
                 call.answer.set_result(_refusal(call.event, reason))
+            if call.giving_up is not None:
+                call.giving_up.cancel()
+            call.work.cancel()
+        if calls:
+            await asyncio.wait([call.work for call in calls])
+
+    async def release(self) -> None:
+        """Leave all open hooks to the next gateway, without an answer. Returns when all handlers have ended."""
+        self._released = True
+        calls = list(self._open.values())
+        for call in calls:
+            call.answer.cancel()
             if call.giving_up is not None:
                 call.giving_up.cancel()
             call.work.cancel()

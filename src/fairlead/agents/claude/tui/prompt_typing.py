@@ -11,6 +11,7 @@ from typing import Final
 from fairlead.agents.claude.tui import keys
 from fairlead.agents.claude.tui.screen import ScreenState
 from fairlead.agents.claude.versions import Version
+from fairlead.model.formats.bounded_tables import keep_newest
 from fairlead.system.clock import Clock, ends_within
 from fairlead.terminals.api import Terminal
 
@@ -28,6 +29,10 @@ TYPINGS: Final = 3
 PATIENCE_SECONDS: Final = 20.0
 """How long a person may leave text in the box, or a dialog open, before a notice about the wait is emitted."""
 ERASING: Final = 40
+WRITTEN: Final = 20
+"""Prompts in the transcript that are remembered: a prompt that an earlier gateway typed may be among them."""
+REPEAT_SECONDS: Final = 5.0
+"""How long the row of a prompt may take that an earlier gateway may have entered, while the CLI rests at its prompt."""
 
 
 class TypingFailed(Exception):
@@ -47,6 +52,7 @@ class PromptTyper:
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
         self._withdrawn = asyncio.Event()
+        self._written: dict[str, None] = {}
         self.view = ScreenState("starting")
         self.text = ""
         """The text that was typed last; empty if none was."""
@@ -61,6 +67,7 @@ class PromptTyper:
 
     def written(self, text: str) -> None:
         """Note a prompt that the CLI wrote to its transcript."""
+        keep_newest(self._written, text, None, WRITTEN)
         if self.text and keys.same(self.text, text):
             self._taken.set()
             self._changed.set()
@@ -95,8 +102,25 @@ class PromptTyper:
         finally:
             self.typing = False
 
+    async def repeat(self, text: str) -> None:
+        """Type a prompt that an earlier gateway may have typed, unless the CLI has it. Raises as `prompt`."""
+        self.text = keys.clean(text)
+        self._taken.clear()
+        for written in tuple(self._written):
+            self.written(written)
+        while not self._taken.is_set() and self._terminal.running:
+            if self.view.state == "typed":
+                await self.erase()  # whether Enter was pressed is not known: the box shows that it had no effect
+                break
+            if not await self._changes(REPEAT_SECONDS) and self.view.state == "prompt":
+                break
+        if not self._taken.is_set():
+            await self.prompt(text)
+
     async def command(self, line: str) -> None:
         """Type one of the CLI's own commands, unguarded."""
+        self.text = line
+        await self.erase()  # an earlier gateway may have typed it
         await self._until_free()
         await self._terminal.write(line.encode())
         await self._until(lambda: keys.same(self.view.text, line), ECHO_SECONDS)
@@ -193,16 +217,3 @@ class PromptTyper:
     async def _until_other(self, view: ScreenState) -> None:
         while self.view == view and self._terminal.running:
             await self._next()
-
-
-def notice_text(view: ScreenState) -> tuple[str, str]:
-    """Return (kind, text) of the notice about a screen that blocks typing."""
-    how = "Answer it in the terminal: fairlead terminal SESSION."
-    if view.state == "typed":
-        return "occupied", "The terminal's box contains a person's text: messages wait until it is sent or removed."
-    kinds = {
-        "trust": "Claude Code asks whether to trust this folder.",
-        "api_key": "Claude Code asks whether to use the API key of the gateway's environment.",
-        "sign_in": "Claude Code asks for its initial setup.",
-    }
-    return "dialog", f"{kinds.get(view.kind, 'The terminal shows a dialog that needs an answer.')} {how}"

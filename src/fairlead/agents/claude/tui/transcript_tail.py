@@ -1,11 +1,13 @@
 """Delivers the transcript of a CLI in a terminal as it grows: its own rows and its subagents', each once.
 
 It waits for a file that does not exist yet (the CLI creates it at the first prompt). A fork's file has a copy of its
-parent's rows, with the same ids: those are skipped.
+parent's rows, with the same ids: those are skipped. Rows are delivered with the place after them, from which the next
+gateway reads on.
 """
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, Self
 
@@ -14,9 +16,9 @@ from fairlead.agents.claude.transcripts.file_reader import last_rows
 from fairlead.agents.claude.transcripts.identity import identify
 from fairlead.agents.claude.transcripts.ordering import REMEMBERED, RowOrdering, SubagentResultBuffer
 from fairlead.agents.claude.transcripts.reader import SessionReader
+from fairlead.agents.claude.tui.stored_state import TranscriptPlace
 from fairlead.agents.claude.versions import Abilities
 from fairlead.agents.claude.wire.records import as_text
-from fairlead.agents.driver import Deliver
 from fairlead.agents.links.framing import OversizeSpill
 from fairlead.model.agents import Record
 from fairlead.model.errors import NotFound
@@ -34,6 +36,10 @@ EARLY_SECONDS: Final = 3.0
 """How long a row may wait for its parent row."""
 
 
+DeliverRows = Callable[[list[Record], TranscriptPlace | None], Awaitable[None]]
+"""Delivers rows, with the place after them; None if rows before that place are held back."""
+
+
 class TranscriptTail:
     """Calls `give` with the rows in order, one call at a time. `ordered`: the CLI writes them in order."""
 
@@ -42,10 +48,11 @@ class TranscriptTail:
         session: SessionId,
         path: Path,
         clock: Clock,
-        give: Deliver,
+        give: DeliverRows,
         *,
         ordered: bool,
         spill: OversizeSpill | None = None,
+        place: bytes = b"",
     ) -> None:
         self.path = path
         self._order = RowOrdering(writes_in_order=ordered)
@@ -61,32 +68,48 @@ class TranscriptTail:
         self._looking = asyncio.Lock()
         self._wanted = asyncio.Event()
         self._moved = asyncio.Event()
-        self._reader = self._open()
+        self._reader = self._open(place)
 
     @classmethod
-    def open(cls, prepared: PreparedLaunch, clock: Clock, give: Deliver) -> Self:
+    def open(
+        cls, prepared: PreparedLaunch, clock: Clock, give: DeliverRows, stored: TranscriptPlace | None = None
+    ) -> Self:
         """The tail of a process that starts now. Rows that exist in the conversation which it resumes or forks are
-        skipped: they are known already."""
+        skipped: they are known already. `stored`: where an earlier gateway was."""
         ordered = Abilities(prepared.version).writes_in_order
-        launch, path = prepared.launch, prepared.transcript
-        rows = cls(launch.session, path, clock, give, ordered=ordered, spill=prepared.spill)
+        launch, path = prepared.launch, prepared.transcript if stored is None else Path(stored.path)
+        place = b"" if stored is None else stored.place
+        rows = cls(launch.session, path, clock, give, ordered=ordered, spill=prepared.spill, place=place)
         if launch.fork:
-            rows.skip_copies(path.with_name(f"{launch.resume}.jsonl"))
-        elif launch.resume:
+            begun = rows._reader.offset > 0 or path != prepared.transcript
+            rows.skip_copies(prepared.transcript.with_name(f"{launch.resume}.jsonl"), begun=begun)
+        elif launch.resume and stored is None:
             rows.skip_existing()
+        if stored is not None:
+            rows.note_read()
         return rows
 
-    def _open(self) -> SessionReader:
-        return SessionReader(self._session, self.path, spill=lambda: self._spill)
+    def _open(self, place: bytes = b"") -> SessionReader:
+        return SessionReader(self._session, self.path, place, spill=lambda: self._spill)
+
+    def place(self) -> TranscriptPlace:
+        return TranscriptPlace(str(self.path), self._reader.place())
 
     def skip_existing(self) -> None:
         if self.path.exists():
             self._reader.to_end()
-            for row in last_rows(self.path, REMEMBERED):
+            self.note_read()
+
+    def note_read(self) -> None:
+        """Note the rows before the reader's place: rows that follow name them as their parents."""
+        if self.path.exists():
+            for row in last_rows(self.path, REMEMBERED, self._reader.offset):
                 self._order.note_delivered(row)
 
-    def skip_copies(self, parent: Path) -> None:
+    def skip_copies(self, parent: Path, *, begun: bool = False) -> None:
+        """`begun`: rows of its own were delivered already."""
         self._copied = _ids(parent)
+        self._has_own = begun
 
     def move(self, path: Path) -> None:
         """Continue with another file (a person cleared the conversation, or resumed another)."""
@@ -108,10 +131,12 @@ class TranscriptTail:
     async def _look(self) -> bool:
         found = False
         async with self._looking:
+            path = self.path
             while (rows := await self._read()) is not None:
-                found = await self._deliver_page(rows) or found
+                found = await self._deliver_page(rows, path) or found
+                path = self.path
             if self._late and (early := self._flush_waiting()):
-                await self._give(early)
+                await self._give(early, self.place())
                 found = True
             self._late = False
         return found
@@ -122,12 +147,20 @@ class TranscriptTail:
         async with self._looking:
             rows = await self._reader.finish()
             if rows is not None:
-                await self._deliver_page(rows)
+                await self._deliver_page(rows, self.path)
             if early := self._flush_waiting():
-                await self._give(early)
-            if self._patience is not None:
-                self._patience.cancel()
-            self._reader.close()
+                await self._give(early, None)
+            self._close()
+
+    async def leave(self) -> None:
+        """Stop reading; the CLI goes on. Rows that are being delivered are delivered to their end."""
+        async with self._looking:
+            self._close()
+
+    def _close(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._reader.close()
 
     async def follow(self) -> None:
         """Deliver rows until cancelled."""
@@ -156,13 +189,15 @@ class TranscriptTail:
         except NotFound:
             return None
 
-    async def _deliver_page(self, rows: TranscriptPage) -> bool:
+    async def _deliver_page(self, rows: TranscriptPage, path: Path) -> bool:
         records = [record for record in rows.records if not self._is_copy(record)]
         for problem in rows.problems:
             logger.warning("a transcript is damaged", extra={"path": problem.path, "problem": problem.kind})
         records = self._in_order(records)
         if records:
-            await self._give(records)
+            # A gateway that dies while rows are held reads them again, and some that were delivered: they have names.
+            held = self._order.is_waiting or self._results.is_waiting
+            await self._give(records, None if held else TranscriptPlace(str(path), rows.place))
         return bool(records)
 
     def _in_order(self, records: list[Record]) -> list[Record]:
