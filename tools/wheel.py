@@ -125,7 +125,7 @@ class Place:
     @contextlib.contextmanager
     def served(self, command: Path, *more: str) -> Iterator[None]:
         """Serve with this installation; at the end SIGTERM."""
-        argv = [command, "serve", *self.options, *more]
+        argv = [str(command), "serve", *self.options, *more]
         server = subprocess.Popen(argv, cwd=self.work, env=self.env, stdout=subprocess.DEVNULL)
         try:
             wait_until_healthy(self.url, server)
