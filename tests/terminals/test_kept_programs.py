@@ -74,7 +74,9 @@ async def test_shell_continues_with_its_variables_and_its_screen(gateways: Gatew
     shell = await gateways.open("/bin/sh", "-i")
     await seen(shell, "$")
     await shell.write(b"x=1; cd /; echo number $((x + 1))\r")
-    before = await seen(shell, "number 2")
+    await seen(shell, "number 2")
+    # With the next prompt: the shell prints it after the output.
+    before = await until(shell, lambda screen: [line for line in screen.lines if line][-2:] == ["number 2", "$"])
     again = await gateways.restarted()
     assert (again.pid, again.started, again.survives) == (shell.pid, shell.started, True)
     await until(again, lambda screen: screen.lines == before.lines)
