@@ -87,7 +87,7 @@ def tool_runs(gateway: GatewayProcess) -> bool:
     return False
 
 
-@on_versions(core=True)
+@on_versions()
 async def test_a_killed_gateway_changes_nothing_for_its_agents(gateway: GatewayProcess, version: str) -> None:
     """Five agents: one runs a tool, one waits for a permission, one waits in a hook, one has just got its prompt, one
     is being started."""

@@ -105,7 +105,7 @@ def tool_runs(gateway: GatewayProcess) -> bool:
 
 
 @pytest.mark.slow
-@on_versions(core=True)
+@on_versions()
 async def test_a_killed_gateway_changes_nothing_for_clis_in_terminals(
     gateway: GatewayProcess, model: ScriptedModel
 ) -> None:
@@ -146,7 +146,7 @@ async def test_a_killed_gateway_changes_nothing_for_clis_in_terminals(
 
 
 @pytest.mark.slow
-@on_versions(core=True)
+@on_versions()
 async def test_a_stopped_gateway_changes_nothing_for_clis_in_terminals(
     gateway: GatewayProcess, model: ScriptedModel
 ) -> None:
