@@ -37,7 +37,7 @@ test: ## install what tests need and run them all; PARTS="unit cli" picks some
 test-stress: install clis ## parts of the tests in a random order on a busy machine, ten times; ARGS="--runs 1 unit" for less
 	@$(BIN)/python -m tools.test_stress $(ARGS)
 
-test-long: install clis ## the long forms, with a new seed; the result is kept in tests/long-result.json
+test-long: install clis web ## the long forms, with a new seed; the result is kept in tests/long-result.json
 	@$(BIN)/python -m tools.test_long
 
 drift: install ## run the scenarios on one more version of Claude Code and keep the result: VERSION="2.1.200"

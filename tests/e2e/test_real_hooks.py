@@ -337,7 +337,7 @@ async def test_its_own_rules_deny_before_they_ask_and_ask_before_they_allow(star
 
 
 @on_versions()
-@pytest.mark.rules("S004-141", "S004-142", "S004-143", "S004-097", "S004-140")
+@pytest.mark.rules("S004-141", "S004-142", "S004-143", "S004-097", "S004-140", "S004-074")
 async def test_prompts_agents_and_a_schema_of_initialize_reach_the_model(start: Start, model: ScriptedModel) -> None:
     async with start() as cli:
         await cli.set_up(systemPrompt="You are a lighthouse.")
@@ -354,6 +354,7 @@ async def test_prompts_agents_and_a_schema_of_initialize_reach_the_model(start: 
         assert "Mind the rocks." in sent.system
         assert len(sent.system) > 10 * len(replaced), "one was added to the CLI's own, the other stands in its place"
         assert "pilot" in cli.init["agents"]
+        assert all(isinstance(name, str) for name in cli.init["agents"])
 
 
 # --- MCP -------------------------------------------------------------------------------------------------------

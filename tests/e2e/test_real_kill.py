@@ -31,8 +31,8 @@ def kinds(lines: list[Line], kind: str) -> list[Line]:
     return [line for line in lines if line["type"] == kind]
 
 
-async def after_the_turn(gateway: GatewayProcess, session: str) -> list[Line]:
-    async with asyncio.timeout(PATIENCE):
+async def after_the_turn(gateway: GatewayProcess, session: str, patience: float) -> list[Line]:
+    async with asyncio.timeout(patience):
         while True:
             lines = await gateway.stored(session)
             if kinds(lines, "turn.ended") and kinds(lines, "agent.exited"):
@@ -47,7 +47,7 @@ async def at_work(gateway: GatewayProcess, prompt: str, **fields: Any) -> Native
     return client
 
 
-async def killed(gateway: GatewayProcess, client: NativeClient) -> list[Line]:
+async def killed(gateway: GatewayProcess, client: NativeClient, patience: float = PATIENCE) -> list[Line]:
     """Kill the gateway and start it again; return the log once the turn is over, which the client received without a
     gap.
     """
@@ -55,7 +55,7 @@ async def killed(gateway: GatewayProcess, client: NativeClient) -> list[Line]:
     await client.gone()
     await gateway.start()
     assert (await client.come(gateway))["verdict"] == "ok"
-    lines = await after_the_turn(gateway, client.session)
+    lines = await after_the_turn(gateway, client.session, patience)
     await client.until("agent.exited")
     fold = Fold()
     for line in lines:
@@ -100,10 +100,10 @@ async def test_killed_in_mid_tool(gateway: GatewayProcess) -> None:
     assert len(kinds(lines, "agent.started")) == 1, "one process ran"
 
 
-async def killed_while_it_dials_in(gateway: GatewayProcess) -> None:
+async def killed_while_it_dials_in(gateway: GatewayProcess, patience: float = PATIENCE) -> None:
     client = await at_work(gateway, "SCRIPT:slow 12", settings={"link": "dial-in"})
     await client.until("text.delta")
-    lines = await killed(gateway, client)
+    lines = await killed(gateway, client, patience)
     assert [line["status"] for line in kinds(lines, "turn.ended")] == ["completed"]
     assert [line["text"] for line in kinds(lines, "text")] == ["tick " * 12]
     assert len(kinds(lines, "agent.started")) == 1, "one process ran"
@@ -118,4 +118,4 @@ async def test_killed_while_a_cli_that_dials_in_writes(gateway: GatewayProcess) 
 @on_versions(LAST_DIAL_IN, first=LAST_DIAL_IN, last=LAST_DIAL_IN)
 async def test_killed_while_a_cli_that_tries_for_long_writes(gateway: GatewayProcess) -> None:
     """The CLI would look for its gateway for ten minutes; it is ended after it has been quiet for one."""
-    await killed_while_it_dials_in(gateway)
+    await killed_while_it_dials_in(gateway, patience=60 + PATIENCE)

@@ -11,7 +11,7 @@ import pytest
 from e2e.cli_wire import Message, RealCli, real_cli
 from e2e.harness import OLDEST, on_versions, since
 from fairlead.agents.claude.wire import control
-from fairlead.agents.claude.wire.control import cancel_line, environment_line, keep_alive_line
+from fairlead.agents.claude.wire.control import cancel_line, environment_line, keep_alive_line, user_line
 from fairlead_testing.model_api import ScriptedModel
 
 Start = Callable[..., AbstractAsyncContextManager[RealCli]]
@@ -36,7 +36,7 @@ def blocks_sent(model: ScriptedModel, script: str) -> list[dict[str, Any]]:
 
 @on_versions()
 @pytest.mark.rules("S004-054", "S004-059", "S004-060", "S004-130", "S004-131", "S004-165", "S004-129", "S004-133")
-@pytest.mark.rules("S004-124", "S004-125", "S004-158", "S004-190")
+@pytest.mark.rules("S004-124", "S004-125", "S004-158", "S004-190", "S004-321")
 async def test_what_it_takes_on_one_process_and_what_it_answers(
     start: Start, version: str, cli_cwd: Path, model: ScriptedModel
 ) -> None:
@@ -59,10 +59,16 @@ async def a_prompt_is_a_string_or_blocks_and_a_keep_alive_between_them_does_no_h
     cli: RealCli, model: ScriptedModel
 ) -> None:
     await cli.turn("SCRIPT:text as a string")
-    await cli.write(keep_alive_line())
+    # In one write with the prompt after it.
+    await cli.write(keep_alive_line() + user_line("SCRIPT:text behind a keep-alive"))
+    await cli.until("result")
     source = {"type": "base64", "media_type": "image/png", "data": DOT}
     await cli.turn([{"type": "image", "source": source}, {"type": "text", "text": "SCRIPT:text as blocks"}])
-    assert [request.argument for request in model.of("text")] == ["as a string", "as blocks"]
+    assert [request.argument for request in model.of("text")] == [
+        "as a string",
+        "behind a keep-alive",
+        "as blocks",
+    ]
     assert [block["type"] for block in blocks_sent(model, "text")].count("image") == 1
     await cli.turn("SCRIPT:tool")
     (content,) = [m["message"]["content"] for m in cli.all("user") if isinstance(m["message"]["content"], list)]

@@ -136,13 +136,21 @@ async def test_a_session_without_history_sends_nothing_until_the_first_message(g
 
 
 @pytest.mark.rules("S000-004")
-async def test_a_socket_gets_only_its_own_session(gateway: MyLifeDbGateway) -> None:
+async def test_each_socket_gets_only_its_own_session(gateway: MyLifeDbGateway) -> None:
     await talked(gateway, 1)
     await gateway.core.open(OTHER)
-    async with gateway.tab(session=OTHER) as tab:
-        await gateway.core.send("elsewhere")
-        await level(tab)
-        assert tab.kinds() == ["control_response"]
+    async with gateway.tab() as one, gateway.tab(session=OTHER) as other:
+        await one.until("result")
+        history = len(one.frames)
+        await gateway.core.send("for the other", OTHER)
+        await gateway.core.send("for this one")
+        said = await other.until("user")
+        assert said["message"]["content"] == "for the other"
+        assert (await one.until("user"))["message"]["content"] == "for this one"
+        await level(one)
+        await level(other)
+        assert "for this one" not in str(other.frames) and "prompt 0" not in str(other.frames)
+        assert "for the other" not in str(one.frames[history:])
 
 
 @pytest.mark.rules("S000-146")
