@@ -42,6 +42,9 @@ PYTHON_RULE: Message = {
 }
 
 
+NOTHING: Message = {"type": "addRules", "rules": [], "behavior": "allow"}
+
+
 def allowing(update: Message, destination: str) -> Callable[[Message], Message]:
     """Answers a permission request with an allow that changes the permissions."""
     updates = [{**update, "destination": destination}]
@@ -152,6 +155,52 @@ async def test_updated_permissions_in_the_settings_hold_for_a_process_that_asks_
         result = await cli.turn(f"SCRIPT:write {cli_cwd / 'a.txt'}")
         assert cli.asked() == []
         assert [denial["tool_name"] for denial in result["permission_denials"]] == ["Write"]
+
+
+@on_versions()
+@pytest.mark.usefixtures("agreed")  # newer versions ignore the rules that an untrusted project's own files allow
+@pytest.mark.rules("S004-226", "S004-227", "S004-229", "S004-230", "S004-231", "S004-232")
+async def test_an_answer_changes_rules_and_folders_at_each_destination(
+    start: Start, cli_cwd: Path, cli_home: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a.txt").write_text("a")
+    files = {
+        "userSettings": cli_home / ".claude" / "settings.json",
+        "projectSettings": cli_cwd / ".claude" / "settings.json",
+        "localSettings": cli_cwd / ".claude" / "settings.local.json",
+        "session": None,
+        "cliArg": None,
+    }
+    async with start() as cli:
+
+        async def is_asked(script: str, update: Message | None = None, destination: str = "session") -> bool:
+            """Whether this call is asked about; it is allowed, with that change of the permissions."""
+            before = len(cli.asked())
+            cli.permission = allowing(update, destination) if update else allowing(NOTHING, "session")
+            await cli.turn(f"SCRIPT:{script}")
+            return len(cli.asked()) > before
+
+        for number, (destination, file) in enumerate(files.items()):
+            rule = {"toolName": "Bash", "ruleContent": f"python3 {number}.py:*"}
+            for kind in ("addRules", "replaceRules"):
+                update = {"type": kind, "rules": [rule], "behavior": "allow"}
+                assert await is_asked(f"bash python3 {number}.py", update, destination), (destination, kind)
+                assert not await is_asked(f"bash python3 {number}.py once more"), (destination, kind)
+                if file is not None:
+                    assert f"Bash(python3 {number}.py:*)" in json.loads(file.read_text())["permissions"]["allow"]
+                assert await is_asked(f"bash python3 {kind}{number}", {**update, "type": "removeRules"}, destination)
+        for kind, is_denied in (("deny", True), ("ask", False)):
+            rules = [{"toolName": "Bash", "ruleContent": f"python3 {kind}.py:*"}]
+            assert await is_asked(f"bash python3 {kind}", {"type": "addRules", "rules": rules, "behavior": kind})
+            assert await is_asked(f"bash python3 {kind}.py") is not is_denied
+        read = f"read {outside / 'a.txt'}"
+        folders = {"directories": [str(outside)]}
+        assert await is_asked(read, {"type": "addDirectories", **folders})
+        assert not await is_asked(read)
+        assert await is_asked("bash python3 last", {"type": "removeDirectories", **folders})
+        assert await is_asked(read)
 
 
 # --- hooks -------------------------------------------------------------------------------------------------
