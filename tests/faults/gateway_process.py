@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx2
 
+from fairlead.system.platform import FORCED
 from fairlead.system.proctable import program_inside
 from keeper_process import keeper_of
 from local_http import local_client
@@ -75,6 +76,7 @@ class GatewayProcess:
             "HOME": str(self.folder),
             "FAIRLEAD_TOKEN": TOKEN,
             "LANG": "C.UTF-8",
+            **FORCED,
         } | self.env
         env |= {f"FAIRLEAD_{name.upper()}": str(value) for name, value in self.settings.items()}
         argv = [*self.prefix, str(PROGRAM), "serve", *self.arguments]

@@ -14,6 +14,7 @@ from fairlead.keeper.client import Keeper, KeptProcess
 from fairlead.keeper.effects import Command
 from fairlead.model.agents import Exit
 from fairlead.system.process_group import StopTimeouts
+from fairlead.system.process_list import HAS_PROC
 from fairlead.system.proctable import session_members, start_mark
 from keeper.running import (
     LONG,
@@ -50,7 +51,8 @@ async def test_process_leads_a_session_with_a_controlling_terminal(data: Path) -
         "import os\nprint(os.getpid() == os.getsid(0) == os.getpgrp() == os.tcgetpgrp(os.open('/dev/tty', os.O_RDWR)))"
         "\nprint(os.get_terminal_size(0), os.isatty(0), os.isatty(1), os.isatty(2))",
     )
-    assert process.pid == process.group and process.started and process.on_terminal and process.size == (81, 23)
+    assert process.pid == process.group and process.on_terminal and process.size == (81, 23)
+    assert process.started or not HAS_PROC, "ps may be slower than the process"
     output = (await output_of(process)).decode().split("\r\n")
     assert output == ["True", "os.terminal_size(columns=81, lines=23) True True True", ""]
     assert await process.wait() == Exit(code=0) and process.stderr == ""

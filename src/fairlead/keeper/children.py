@@ -14,12 +14,14 @@ import resource
 import signal
 import struct
 import subprocess
+import sys
 import termios
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
 from fairlead.keeper.effects import Command
 from fairlead.system import proctable
+from fairlead.system.platform import PORTABLE
 from fairlead.system.proctable import Process, TerminalSession
 
 PIPES: Final = "{pipes}"
@@ -143,7 +145,10 @@ class Child:
 
     def is_dead(self) -> bool:
         """Return whether it waits to be reaped."""
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        if sys.platform == "linux" and not PORTABLE:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        # The system has no way to look without reaping (see system/process_group.py).
+        return self._popen.poll() is not None
 
     def reap(self) -> int:
         """End what is left of its group, pass its last output on, and return its exit code."""
@@ -248,7 +253,7 @@ def _start_on_pipes(command: Command) -> _Started:
             pass_fds=(given, taken) if through else (),
         )
         failing.pop_all()
-    if not through:  # the launcher sets the limit itself
+    if sys.platform == "linux" and not through:  # the launcher sets the limit itself
         with contextlib.suppress(OSError, ValueError):
             resource.prlimit(popen.pid, resource.RLIMIT_NOFILE, command.limits)
     return _Started(popen, input, output, errors, -1, -1)

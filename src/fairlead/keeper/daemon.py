@@ -25,6 +25,7 @@ from fairlead.keeper.frames import FrameDecoder, MalformedFrame
 from fairlead.keeper.log import KeeperLog
 from fairlead.keeper.state import KeeperState
 from fairlead.system.clock import Clock, SystemClock, Timer
+from fairlead.system.platform import FOLDER
 
 _QUEUE = 1 << 20
 """Bytes that may wait in a connection before its gateway counts as slow."""
@@ -264,7 +265,7 @@ def _locked(folder: int) -> Iterator[None]:
 
 def listen(data: str) -> tuple[int, socket.socket] | None:
     """Return a descriptor of the data folder and the listening socket, or None if another keeper answers there."""
-    folder = os.open(data, os.O_PATH | os.O_DIRECTORY)
+    folder = os.open(data, FOLDER)
     with address.short_path(data) as path, _locked(folder):
         if _answers(path):
             return None
