@@ -182,15 +182,19 @@ async def test_an_answer_changes_rules_and_folders_at_each_destination(
             await cli.turn(f"SCRIPT:{script}")
             return len(cli.asked()) > before
 
-        for number, (destination, file) in enumerate(files.items()):
-            rule = {"toolName": "Bash", "ruleContent": f"python3 {number}.py:*"}
-            for kind in ("addRules", "replaceRules"):
-                update = {"type": kind, "rules": [rule], "behavior": "allow"}
-                assert await is_asked(f"bash python3 {number}.py", update, destination), (destination, kind)
-                assert not await is_asked(f"bash python3 {number}.py once more"), (destination, kind)
-                if file is not None:
-                    assert f"Bash(python3 {number}.py:*)" in json.loads(file.read_text())["permissions"]["allow"]
-                assert await is_asked(f"bash python3 {kind}{number}", {**update, "type": "removeRules"}, destination)
+        changes = [*(("addRules", destination) for destination in files), ("replaceRules", "session")]
+        for number, (kind, destination) in enumerate(changes):
+            update: Message = {
+                "type": kind,
+                "rules": [{"toolName": "Bash", "ruleContent": f"python3 {number}.py:*"}],
+                "behavior": "allow",
+            }
+            assert await is_asked(f"bash python3 {number}.py", update, destination), (kind, destination)
+            assert not await is_asked(f"bash python3 {number}.py once more"), (kind, destination)
+            if (file := files[destination]) is not None:
+                assert f"Bash(python3 {number}.py:*)" in json.loads(file.read_text())["permissions"]["allow"]
+            assert await is_asked(f"bash python3 other{number}", {**update, "type": "removeRules"}, destination)
+        assert await is_asked("bash python3 0.py"), "a removed rule allows nothing"
         for kind, is_denied in (("deny", True), ("ask", False)):
             rules = [{"toolName": "Bash", "ruleContent": f"python3 {kind}.py:*"}]
             assert await is_asked(f"bash python3 {kind}", {"type": "addRules", "rules": rules, "behavior": kind})
