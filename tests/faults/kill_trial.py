@@ -106,13 +106,18 @@ class Trial:
                 await self.stays.holds(self._settled, f"the end of {self.wanted}")
         except Hangup:
             raise AssertionError(f"the gateway ended by itself: {self.gateway.log()}") from None
+        except AssertionError as error:
+            unanswered = self.wanted.keys() - self.acknowledged
+            error.add_note(f"not acknowledged: {unanswered}; not over: {self.wanted.keys() - self.stays.over}")
+            raise
         finally:
             for job in work:
                 job.cancel()
             outcomes = await asyncio.gather(*work, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, Exception) and not isinstance(outcome, Hangup):
-                raise outcome
+            for outcome in outcomes:
+                # It comes first: what we waited for may not have come because of it.
+                if isinstance(outcome, Exception) and not isinstance(outcome, Hangup):
+                    raise outcome
         await self.comes_and_goes.go()
 
     async def _sees(self, count: int) -> None:
