@@ -268,6 +268,9 @@ class KeeperState:
 
     def output(self, number: int, data: bytes) -> list[do.Effect]:
         held = self._held[number]
+        if self._gateway is not None and (offset := held.output.pass_on(data)) is not None:
+            # The usual case: a line that a gateway waits for.
+            return [do.SendFrame(self._gateway, say.pack_output(number, offset, data))]
         held.output.append(data)
         self._push(held)
         return self._result()

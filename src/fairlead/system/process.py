@@ -20,7 +20,8 @@ from fairlead.system.clock import Clock, ends_within, within
 from fairlead.system.descriptors import launcher, restore_limit
 from fairlead.system.pipes import PipeReader
 from fairlead.system.process_group import ProcessGroupLeader, StopTimeouts
-from fairlead.system.proctable import Process, is_alive, kill, wait_gone
+from fairlead.system.process_wait import wait_gone
+from fairlead.system.proctable import Process, is_alive, kill
 from fairlead.system.sandbox import Sandbox
 
 __all__ = ["STDERR_TAIL", "ChildProcess", "StopTimeouts", "spawn", "stop_orphan", "wait_orphan"]

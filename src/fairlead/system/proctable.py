@@ -6,7 +6,6 @@ pid and its start mark, and nothing here sends a signal to a pid with another ma
 The keeper's process imports this module: only the standard library, and of that not more than needed.
 """
 
-import asyncio
 import contextlib
 import os
 import re
@@ -15,16 +14,12 @@ import subprocess
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fairlead.system.clock import Clock
-
 _PROC = "/proc"
 _HAS_PROC = os.path.exists(f"{_PROC}/self/stat")
 PROGRAM = "bwrap"
 """The program name of the outer process of every sandbox."""
 _SWEEPS = 10
 """How often a group is searched for members that started while it was being killed."""
-_POLL_SECONDS = 0.5
-"""Interval of the checks for a process whose end the system cannot report."""
 
 
 class Process(NamedTuple):
@@ -201,30 +196,6 @@ def kill(process: Process, number: signal.Signals) -> bool:
         return True
     except ProcessLookupError:
         return False
-    finally:
-        os.close(pidfd)
-
-
-async def wait_gone(process: Process, clock: Clock) -> None:
-    """Return when this process, ours or not, has ended."""
-    try:
-        pidfd = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return
-    except (AttributeError, OSError):
-        while is_alive(*process):
-            await clock.sleep(_POLL_SECONDS)
-        return
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    try:
-        if not is_alive(*process):
-            return
-        loop.add_reader(pidfd, ended.set)
-        try:
-            await ended.wait()
-        finally:
-            loop.remove_reader(pidfd)
     finally:
         os.close(pidfd)
 
