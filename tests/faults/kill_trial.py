@@ -136,6 +136,7 @@ class Trial:
                 answer = await self.stays.send(f"SCRIPT:{script}", message=message)
                 assert answer["type"] == "reply", answer
                 self.acknowledged.add(message)
+                await self.stays.news()
 
     async def _answer(self) -> None:
         """A person who allows most requests."""
