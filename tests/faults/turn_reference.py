@@ -14,7 +14,8 @@ _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|(?:call|msg)_[0-9a-f]{24}|t[0-9a-z]
 
 
 def turn_of(stored: Sequence[Line], message: str) -> list[Line]:
-    """The events of the turn that a message started, without those that depend on time, and with ids replaced by their order."""
+    """The events of the turn that a message started, without those that depend on time; ids are replaced by their
+    order."""
     turn = next(line["turn"] for line in stored if line["type"] == "user.message" and line["message"] == message)
     known: dict[str, str] = {}
     lines = (line for line in stored if line.get("turn") == turn and line["type"] not in _BY_TIME)
