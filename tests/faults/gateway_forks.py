@@ -46,7 +46,7 @@ class GatewayForks:
     def __enter__(self) -> "GatewayForks":
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._program = subprocess.Popen([sys.executable, __file__], stdin=theirs, process_group=0)
+            self._program = subprocess.Popen([sys.executable, __file__], stdin=theirs.fileno(), process_group=0)
         self._children: dict[int, ForkedGateway] = {}
         return self
 
@@ -93,7 +93,8 @@ def _serve_forks() -> None:
     running: set[int] = set()
     try:
         while True:
-            ready = select.select([requests, woken], [], [])[0]
+            waiting: list[Any] = [requests, woken]
+            ready = select.select(waiting, [], [])[0]
             if woken in ready:
                 os.read(woken, 4096)
                 _report_ends(requests, running)
