@@ -7,6 +7,7 @@ last series are stored in tests/kill-result.json, each with its commit. A failur
 
 import argparse
 import asyncio
+import contextlib
 import datetime
 import json
 import random
@@ -45,8 +46,9 @@ class Run:
 
     def perform(self, side_by_side: int) -> int:
         """Return how many kills of the whole series changed nothing."""
-        done = sum(run["kills"] for run in self._earlier)
-        asyncio.run(self.series.run(self._goal - done, side_by_side=side_by_side))
+        done: int = sum(run["kills"] for run in self._earlier)
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(self.series.run(self._goal - done, side_by_side=side_by_side))
         if self.series.failure:
             self._store()
             print(f"{self.series.failure}\nthe data is in {self._folder}", file=sys.stderr)

@@ -34,12 +34,14 @@ class KillSeries:
         self._left = kills
         with GatewayForks() as forks:
             lanes = [asyncio.create_task(self._lane(number, forks)) for number in range(side_by_side)]
-            await asyncio.wait(lanes, return_when=asyncio.FIRST_EXCEPTION)
-            for lane in lanes:
-                lane.cancel()
-            for outcome in await asyncio.gather(*lanes, return_exceptions=True):
-                if isinstance(outcome, Exception):
-                    self.failure = self.failure or "".join(traceback.format_exception(outcome))
+            try:
+                await asyncio.wait(lanes, return_when=asyncio.FIRST_EXCEPTION)
+            finally:  # also if the series is interrupted: no lane leaves a process
+                for lane in lanes:
+                    lane.cancel()
+                outcomes = await asyncio.gather(*lanes, return_exceptions=True)
+            failed = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
+            self.failure = "" if failed is None else "".join(traceback.format_exception(failed))
 
     async def _lane(self, number: int, forks: GatewayForks) -> None:
         gateway = GatewayProcess(self._folder / f"lane-{number}", allow=RULES)
