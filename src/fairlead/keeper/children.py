@@ -246,7 +246,18 @@ def _drain(fd: int) -> Iterator[bytes]:
 def spawn(command: Command) -> _Started:
     """Start a program. Raises OSError if it cannot be started, and ValueError if the command cannot be used; then
     nothing is left behind."""
-    return _start_on_pipes(command) if command.size is None else _start_on_pty(command, command.size)
+    started = _start_on_pipes(command) if command.size is None else _start_on_pty(command, command.size)
+    unprotect(f"/proc/{started.popen.pid}/oom_score_adj")
+    return started
+
+
+def unprotect(score_file: str) -> None:
+    """Let the system end a program when memory is short, although it would rather keep the keeper (the unit of systemd
+    asks for that). A launcher does this too: a program in a sandbox may run already."""
+    with contextlib.suppress(OSError, ValueError), open(score_file, "r+") as score:
+        if int(score.read()) < 0:
+            score.seek(0)
+            score.write("0")
 
 
 def _start_on_pipes(command: Command) -> _Started:
