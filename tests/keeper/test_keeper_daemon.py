@@ -94,12 +94,16 @@ def test_what_protects_the_keeper_does_not_protect_a_program(before: str, after:
     unprotect(str(tmp_path / "gone"))
 
 
+def protect(pid: int) -> None:
+    with contextlib.suppress(PermissionError):  # not every root may do this
+        Path(f"/proc/{pid}/oom_score_adj").write_text("-500")
+
+
 @pytest.mark.parametrize("size", [None, (80, 24)])
 async def test_programs_are_not_protected_with_the_keeper(size: tuple[int, int] | None, data: Path) -> None:
     keeper = await keeper_of(data)
     (pid,) = keepers(data)
-    with contextlib.suppress(PermissionError):  # only root may protect a process
-        Path(f"/proc/{pid}/oom_score_adj").write_text("-500")
+    protect(pid)
     process = await spawn(keeper, "/bin/cat", size=size)
     assert int(content(f"/proc/{process.pid}/oom_score_adj")) == 0
     await process.end(SHORT)

@@ -2,5 +2,6 @@
 survive a gateway that is killed, stopped or upgraded.
 
 `frames`, `messages`, `effects`, `buffers`, `held` and `state` are pure; `daemon`, `loop`, `connections`, `children`,
-`address` and `log` are the process around them. All these use the standard library only. `client` and `kept_process` are the gateway's side.
+`address` and `log` are the process around them. All these use the standard library only. `client` and `kept_process`
+are the gateway's side.
 """
