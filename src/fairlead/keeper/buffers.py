@@ -51,7 +51,7 @@ class OutputBuffer:
     def pass_on(self, data: bytes) -> int | None:
         """Append output that the reader may get at once, and count it as sent: return its offset. Return None and do
         nothing if the reader has not got everything before it, or if there is no room for it or for more."""
-        offset = self.end
+        offset = self.base + len(self._data)
         size = len(data)
         if self._sent != offset or size > CHUNK:
             return None

@@ -196,9 +196,16 @@ class Child:
         return code
 
     def _read_output(self) -> None:
-        if data := _read(self._output):
+        # As `_read` does: each call that is saved here is a tenth of what a line costs.
+        try:
+            data = os.read(self._output, _READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
             self._events.has_output(self.number, data)
-        elif data is not None:
+        else:
             self._close_output()
             self._events.output_has_ended(self.number)
 

@@ -42,7 +42,10 @@ class Connection:
 
     def send(self, frame: bytes) -> None:
         if not self._waiting:
-            sent = self._try_send(frame)
+            try:
+                sent = self._socket.send(frame)
+            except OSError as error:
+                sent = self._refused(error)
             if sent == len(frame) or not self._open:
                 return
             self._loop.add_writer(self._socket.fileno(), self._send_waiting)
@@ -52,18 +55,17 @@ class Connection:
             self._congested = True
             self._events.congested(self._number, True)
 
-    def _try_send(self, data: bytes | bytearray) -> int:
-        """Return how many bytes the socket took. A connection that is broken is closed."""
-        try:
-            return self._socket.send(data)
-        except BlockingIOError:
-            return 0
-        except OSError:
+    def _refused(self, error: OSError) -> int:
+        """The socket took no bytes. A connection that is broken is closed."""
+        if not isinstance(error, BlockingIOError):
             self._lose()
-            return 0
+        return 0
 
     def _send_waiting(self) -> None:
-        sent = self._try_send(self._waiting)
+        try:
+            sent = self._socket.send(self._waiting)
+        except OSError as error:
+            sent = self._refused(error)
         if not self._open:
             return
         del self._waiting[:sent]

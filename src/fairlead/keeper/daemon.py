@@ -181,7 +181,10 @@ class Daemon:
             self._perform(self._state.wrote(number, count))
 
     def has_output(self, number: int, data: bytes) -> None:
-        self._perform(self._state.output(number, data))
+        if not self._performing and (passed := self._state.pass_on(number, data)) is not None:
+            self._connections[passed.connection].send(passed.frame)
+        else:
+            self._perform(self._state.output(number, data))
 
     def output_has_ended(self, number: int) -> None:
         self._perform(self._state.output_ended(number))

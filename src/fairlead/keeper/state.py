@@ -266,11 +266,15 @@ class KeeperState:
 
     # --- output
 
+    def pass_on(self, number: int, data: bytes) -> do.SendFrame | None:
+        """Return the only effect of output that a gateway waits for, which is the usual case. None: call `output`."""
+        gateway = self._gateway
+        if gateway is None or (offset := self._held[number].output.pass_on(data)) is None:
+            return None
+        return do.SendFrame(gateway, say.pack_output(number, offset, data))
+
     def output(self, number: int, data: bytes) -> list[do.Effect]:
         held = self._held[number]
-        if self._gateway is not None and (offset := held.output.pass_on(data)) is not None:
-            # The usual case: a line that a gateway waits for.
-            return [do.SendFrame(self._gateway, say.pack_output(number, offset, data))]
         held.output.append(data)
         self._push(held)
         return self._result()
