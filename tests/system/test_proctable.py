@@ -10,7 +10,8 @@ import pytest
 from fairlead.system import process_list, proctable
 from fairlead.system.clock import SystemClock
 from fairlead.system.process_list import HAS_PROC, read_process
-from fairlead.system.proctable import Process, kill_group, start_mark, wait_gone
+from fairlead.system.process_wait import wait_gone
+from fairlead.system.proctable import Process, kill_group, start_mark
 from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 

@@ -41,7 +41,6 @@ _LOST = "the connection to the keeper was lost"
 _PACKAGES = str(Path(__file__).parent.parent.parent)
 _PROGRAM = """
 import sys
-sys.modules["ssl"] = None  # asyncio would load it: more than 1 MB that a keeper does not need
 sys.path.append(sys.argv[1])
 from fairlead.keeper.daemon import main
 main(sys.argv[2], foreground=len(sys.argv) > 3)

@@ -21,7 +21,8 @@ from fairlead.system.descriptors import launcher, restore_limit
 from fairlead.system.pipes import PipeReader
 from fairlead.system.platform import FOLDER, PORTABLE
 from fairlead.system.process_group import ProcessGroupLeader, StopTimeouts
-from fairlead.system.proctable import Process, is_alive, kill, wait_gone
+from fairlead.system.process_wait import wait_gone
+from fairlead.system.proctable import Process, is_alive, kill
 from fairlead.system.sandbox import Sandbox
 
 __all__ = ["STDERR_TAIL", "ChildProcess", "StopTimeouts", "spawn", "stop_orphan", "wait_orphan"]

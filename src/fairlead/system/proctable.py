@@ -6,7 +6,6 @@ pid and its start mark, and nothing here sends a signal to a pid with another ma
 The keeper's process imports this module: only the standard library, and of that not more than needed.
 """
 
-import asyncio
 import contextlib
 import os
 import re
@@ -14,7 +13,6 @@ import signal
 import sys
 from typing import NamedTuple
 
-from fairlead.system.clock import Clock
 from fairlead.system.platform import PORTABLE
 from fairlead.system.process_list import HAS_PROC, list_processes, read_proc_file, read_process
 
@@ -22,8 +20,6 @@ PROGRAM = "bwrap"
 """The program name of the outer process of every sandbox."""
 _SWEEPS = 10
 """How often a group is searched for members that started while it was being killed."""
-_POLL_SECONDS = 0.5
-"""Interval of the checks for a process whose end the system cannot report."""
 
 
 class Process(NamedTuple):
@@ -198,32 +194,6 @@ def open_pidfd(pid: int) -> int | None:
         with contextlib.suppress(AttributeError):  # a Python that was built without it
             return os.pidfd_open(pid)
     return None
-
-
-async def wait_gone(process: Process, clock: Clock) -> None:
-    """Return when this process, ours or not, has ended."""
-    try:
-        pidfd = open_pidfd(process.pid)
-    except ProcessLookupError:
-        return
-    except OSError:
-        pidfd = None
-    if pidfd is None:
-        while is_alive(*process):
-            await clock.sleep(_POLL_SECONDS)
-        return
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    try:
-        if not is_alive(*process):
-            return
-        loop.add_reader(pidfd, ended.set)
-        try:
-            await ended.wait()
-        finally:
-            loop.remove_reader(pidfd)
-    finally:
-        os.close(pidfd)
 
 
 def _kill_by_pid(process: Process, number: signal.Signals) -> bool:
