@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 RUN = py=$$(tools/find-python) && exec "$$py"
 
 .DEFAULT_GOAL := help
-.PHONY: help install clis serve web check format test test-long test-stress drift bench screenshots coverage rules lock clean
+.PHONY: help install clis serve web check format test test-long test-stress test-kills test-portable drift bench screenshots coverage rules lock clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 install: ## make .venv with every dependency, by hash, and the command .venv/bin/fairlead
 	@$(RUN) -m tools.install
@@ -39,6 +39,12 @@ test-stress: install clis ## parts of the tests in a random order on a busy mach
 
 test-long: install clis web ## the long forms, with a new seed; the result is kept in tests/long-result.json
 	@$(BIN)/python -m tools.test_long
+
+test-kills: install ## kill the gateway 10,000 times; the result is kept in tests/kill-result.json; ARGS=--continue goes on
+	@$(BIN)/python -m tools.test_kills $(ARGS)
+
+test-portable: ## unit, process and fault tests with the code that other systems than Linux use
+	@$(RUN) -m tools.test install portable
 
 drift: install ## run the scenarios on one more version of Claude Code and keep the result: VERSION="2.1.200"
 	@$(BIN)/python -m tools.drift $(VERSION)

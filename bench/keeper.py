@@ -27,14 +27,22 @@ AGENTS = 50
 Read = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
 
 
-async def _ages(read: Read, write: Callable[[bytes], Awaitable[None]], count: int) -> list[float]:
+async def _ages(
+    read: Read,
+    write: Callable[[bytes], Awaitable[None]],
+    count: int,
+    acknowledge: Callable[[int], None] = lambda offset: None,
+) -> list[float]:
     """Microseconds that each delta of a paced turn was on its way."""
     found: list[float] = []
     rest = b""
+    offset = 0
 
     async def take(data: bytes) -> None:
-        nonlocal rest
+        nonlocal rest, offset
         came = time.monotonic_ns()
+        offset += len(data)
+        acknowledge(offset)
         *lines, rest = (rest + data).split(b"\n")
         found.extend(
             (came - int(json.loads(line)["event"]["delta"]["text"])) / 1000 for line in lines if b'"text_delta"' in line
@@ -72,7 +80,7 @@ async def _compare(folder: Path, rounds: int, count: int) -> Figures:
                     spec = ProcessSpec(argv=[str(program)], env=env, cwd=str(folder), tag={})
                     kept = await keeper.spawn(spec)
                     before = _cpu(_pid(folder))
-                    ages = await _ages(kept.read, kept.write, count)
+                    ages = await _ages(kept.read, kept.write, count, kept.ack)
                     spent += (_cpu(_pid(folder)) - before) / 1000
                     await kept.end(StopTimeouts())
                     kept.forget()

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # The tools are scripts outside the package; tests import them as `tools.name`.
 sys.path.insert(0, str(ROOT))
 
+from fairlead.system.platform import PORTABLE  # noqa: E402
 from tools import rules  # noqa: E402
 from tools.pytest_plugins import NoSkips, ProcessGuard, RandomOrder, RuleResults, Shard, SlowFirst, skips_fail  # noqa: E402
 
@@ -55,7 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
         use_memory()
     order = RandomOrder(SEED) if config.getoption("--random-order") else SlowFirst()
     config.pluginmanager.register(order, "fairlead-order")
-    config.pluginmanager.register(ProcessGuard(ELSEWHERE), "fairlead-process-guard")
+    if not PORTABLE:  # else the process table is read with `ps`
+        config.pluginmanager.register(ProcessGuard(ELSEWHERE), "fairlead-process-guard")
     if skips_fail():
         config.pluginmanager.register(NoSkips(), "fairlead-no-skips")
     if config.getoption("--shard"):
@@ -100,7 +102,10 @@ def files_of(part: str) -> list[str]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if PORTABLE and (only_linux := [item for item in items if item.get_closest_marker("linux")]):
+        config.hook.pytest_deselected(items=only_linux)
+        items[:] = [item for item in items if not item.get_closest_marker("linux")]
     for item in items:
         if item.get_closest_marker("process") and not names_processes(item.path):
             raise pytest.UsageError(f"{item.nodeid}: the mark `process` must stand in its file or in a conftest")

@@ -135,6 +135,21 @@ PARTS = (
     ),
     Part("rules", "rules shown", 5, ((PYTHON, "-m", "tools.rules"),)),
     Part(
+        "portable",
+        "unit, processes and faults with the code of other systems",
+        500,
+        (
+            ("env", "FAIRLEAD_PORTABLE=1", *pytest("tests", *ELSEWHERE, "--in-memory", "-m", UNIT, "-n", "2")),
+            ("env", "FAIRLEAD_PORTABLE=1", *pytest("tests", *ELSEWHERE, "-m", PROCESSES, "-n", "2")),
+            (
+                *("env", "FAIRLEAD_PORTABLE=1"),
+                *pytest_slow_first(*files_with("fault"), "-m", "fault and not long", workers=2),
+            ),
+        ),
+        isolated=True,
+        optional=True,
+    ),
+    Part(
         "coverage",
         "coverage floor",
         300,

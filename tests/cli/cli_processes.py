@@ -19,6 +19,7 @@ from types import TracebackType
 
 from fairlead.keeper.client import connect
 from fairlead.system.clock import SystemClock
+from fairlead.system.platform import FORCED
 from fairlead.system.process_group import StopTimeouts
 from patience import PATIENCE
 
@@ -33,7 +34,7 @@ _ON_TERMINAL = f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); {_
 def environment(data: Path, **more: str) -> dict[str, str]:
     """An environment without the developer's own settings."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return {**kept, "FAIRLEAD_DATA": str(data), "TERM": "xterm-256color", **more}
+    return {**kept, **FORCED, "FAIRLEAD_DATA": str(data), "TERM": "xterm-256color", **more}
 
 
 def background(env: Mapping[str, str], cwd: Path, *words: str) -> subprocess.Popen[str]:

@@ -143,6 +143,7 @@ def test_doctor_prints_the_ways_to_drive_a_cli(fairlead: Fairlead, tmp_path: Pat
     assert "sessions run: claude" in ran.out
 
 
+@pytest.mark.linux
 @pytest.mark.parametrize(
     ("setting", "program", "level", "words"),
     [

@@ -16,6 +16,8 @@ from fairlead.cli import systemd_units as units
 from fairlead.system.proctable import start_mark
 from patience import PATIENCE
 
+pytestmark = pytest.mark.linux
+
 STAND_IN = Path(__file__).with_name("stand_in_systemctl.py")
 
 

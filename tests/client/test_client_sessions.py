@@ -11,6 +11,7 @@ import pytest
 from docs.documents import ROOT
 from fairlead.client import ClientError, CommandFailed, Denied, EventLine, Missing, SessionClient, UsageError, connect
 from fairlead.model import events as ev
+from fairlead.system.platform import FORCED
 from fairlead.wiring import GatewayInfo
 from patience import PATIENCE
 
@@ -84,7 +85,7 @@ async def test_the_example_of_the_page(
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, str(tmp_path / "ask.py"), "SCRIPT:bash touch made"),
         cwd=project,
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "FAIRLEAD_DATA": gateway.data},
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "FAIRLEAD_DATA": gateway.data, **FORCED},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

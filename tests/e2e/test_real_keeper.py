@@ -2,24 +2,19 @@
 happened."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from e2e.harness import NEWEST, on_versions, since
+from e2e.session_at_work import Line, SessionAtWork, of, tool_runs
 from fairlead.agents.claude.launch import must_hold
 from fairlead.agents.claude.versions import parse_version
 from faults.gateway_process import GatewayProcess
-from faults.gateway_process import _each as processes
-from faults.log_checks import check_log
-from faults.native_client import NativeClient, folded
+from faults.native_client import NativeClient
 from patience import PATIENCE
-
-Line = dict[str, Any]
 
 
 @pytest.fixture
@@ -32,59 +27,8 @@ async def gateway(claude: Path, cli_env: dict[str, str], tmp_path: Path) -> Asyn
         yield process
 
 
-class Work:
-    """A session at work, with one client."""
-
-    def __init__(self, gateway: GatewayProcess, client: NativeClient) -> None:
-        self.gateway = gateway
-        self.client = client
-        self._since = 0
-
-    @classmethod
-    async def begin(cls, gateway: GatewayProcess, prompt: str, until: str) -> "Work":
-        client = NativeClient(await gateway.create())
-        await client.come(gateway)
-        work = cls(gateway, client)
-        await work.prompt(prompt, until)
-        return work
-
-    async def prompt(self, prompt: str, until: str) -> None:
-        self._since = self.client.seq
-        await self.client.send(f"SCRIPT:{prompt}")
-        await self.client.until(until, since=self._since)
-
-    async def return_(self) -> None:
-        await self.client.gone()
-        assert (await self.client.come(self.gateway))["verdict"] == "ok"
-
-    async def ended(self) -> list[Line]:
-        """The log after the end of the turn, which completed in the process that began it; the client has all of it."""
-        end = await self.client.until("turn.ended", since=self._since)
-        assert end["status"] == "completed", end
-        stored = await self.gateway.stored(self.client.session)
-        check_log(stored, idle=False)
-        await self.client.passed(stored[-1]["seq"])
-        assert self.client.folded() == folded(stored)
-        assert len(of(stored, "agent.started")) == 1
-        assert not of(stored, "agent.exited")
-        assert not of(stored, "permission.cancelled")
-        return stored
-
-
 def ends(message: str, client: NativeClient, line: Line) -> bool:
     return line["type"] == "turn.ended" and message in client.over
-
-
-def of(lines: list[Line], kind: str) -> list[Line]:
-    return [line for line in lines if line["type"] == kind]
-
-
-def tool_runs(gateway: GatewayProcess) -> bool:
-    for pid, argv in processes("cmdline"):
-        with contextlib.suppress(OSError):
-            if any(b"time.sleep" in word for word in argv) and Path(f"/proc/{pid}/cwd").samefile(gateway.cwd):
-                return True
-    return False
 
 
 @on_versions()
@@ -96,14 +40,14 @@ async def test_a_killed_gateway_changes_nothing_for_its_agents(gateway: GatewayP
     numbers = parse_version(version)
     assert numbers is not None
     held = must_hold("Read", numbers)
-    asking = await Work.begin(gateway, "write asked.txt", "permission.asked")
-    hooked = await Work.begin(gateway, f"read {outside}", "permission.asked")
-    prompted = await Work.begin(gateway, "text", "turn.ended")
-    tool = await Work.begin(gateway, "slowtool 4", "permission.resolved")
+    asking = await SessionAtWork.begin(gateway, "write asked.txt", "permission.asked")
+    hooked = await SessionAtWork.begin(gateway, f"read {outside}", "permission.asked")
+    prompted = await SessionAtWork.begin(gateway, "text", "turn.ended")
+    tool = await SessionAtWork.begin(gateway, "slowtool 4", "permission.resolved")
     async with asyncio.timeout(PATIENCE):
         while not tool_runs(gateway):
             await asyncio.sleep(0.02)
-    starting = await Work.begin(gateway, "text", "agent.started")
+    starting = await SessionAtWork.begin(gateway, "text", "agent.started")
     await prompted.prompt("slow 12", "user.message")
     await gateway.kill()
     await gateway.start()
@@ -116,8 +60,7 @@ async def test_a_killed_gateway_changes_nothing_for_its_agents(gateway: GatewayP
     for work, client in ((asking, phone), (hooked, hooked.client)):
         (request,) = work.client.all("permission.asked")
         client.session = work.client.session
-        answer = await client.ask("answer", request=request["request"], behavior="allow")
-        assert answer["type"] == "reply", answer
+        await work.allow(request, client)
     await phone.go()
     (result,) = of(await tool.ended(), "tool.ended")
     assert not result.get("is_error")

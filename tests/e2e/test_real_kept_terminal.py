@@ -2,24 +2,19 @@
 in the same process."""
 
 import asyncio
-import contextlib
 import signal
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from e2e.harness import on_versions
+from e2e.session_at_work import Line, SessionAtWork, of, tool_runs
 from fairlead_testing.model_api import ScriptedModel
 from faults.gateway_process import GatewayProcess
-from faults.gateway_process import _each as processes
-from faults.log_checks import check_log
-from faults.native_client import NativeClient, folded
+from faults.native_client import NativeClient
 from patience import PATIENCE
-
-Line = dict[str, Any]
 
 
 def free_port() -> int:
@@ -41,67 +36,13 @@ async def gateway(
         yield process
 
 
-class Work:
-    """A session in a terminal, with one client."""
-
-    def __init__(self, gateway: GatewayProcess, client: NativeClient) -> None:
-        self.gateway = gateway
-        self.client = client
-        self._since = 0
-
-    @classmethod
-    async def open(cls, gateway: GatewayProcess) -> "Work":
-        client = NativeClient(await gateway.create(settings={"link": "terminal"}))
-        await client.come(gateway)
-        return cls(gateway, client)
-
-    async def prompt(self, prompt: str, until: str) -> Line:
-        self._since = self.client.seq
-        await self.client.send(f"SCRIPT:{prompt}")
-        return await self.client.until(until, since=self._since)
-
-    async def allow(self, asked: Line, client: NativeClient | None = None) -> None:
-        answer = await (client or self.client).ask("answer", request=asked["request"], behavior="allow")
-        assert answer["type"] == "reply", answer
-
-    async def return_(self) -> None:
-        await self.client.gone()
-        assert (await self.client.come(self.gateway))["verdict"] == "ok"
-
-    async def ended(self, status: str = "completed") -> list[Line]:
-        """The log after the end of the turn, in the process that began it; the client has all of it."""
-        end = await self.client.until("turn.ended", since=self._since)
-        assert end["status"] == status, end
-        stored = await self.gateway.stored(self.client.session)
-        check_log(stored, idle=False)
-        await self.client.passed(stored[-1]["seq"])
-        assert self.client.folded() == folded(stored)
-        for kind in ("agent.started", "agent.ready"):
-            assert len(of(stored, kind)) == 1, kind
-        for kind in ("agent.exited", "permission.cancelled", "error"):
-            assert not of(stored, kind), of(stored, kind)
-        return stored
-
-    async def screen(self) -> str:
-        async with self.gateway.http() as http:
-            answer = await http.get(f"/v1/sessions/{self.client.session}/terminal")
-            return "\n".join(answer.json()["lines"])
-
-
-def of(lines: list[Line], kind: str) -> list[Line]:
-    return [line for line in lines if line["type"] == kind]
-
-
 def texts(lines: list[Line]) -> list[str]:
     return [line["text"] for line in of(lines, "text")]
 
 
-def tool_runs(gateway: GatewayProcess) -> bool:
-    for pid, argv in processes("cmdline"):
-        with contextlib.suppress(OSError):
-            if any(b"time.sleep" in word for word in argv) and Path(f"/proc/{pid}/cwd").samefile(gateway.cwd):
-                return True
-    return False
+def asked_for(model: ScriptedModel, argument: str) -> int:
+    """How often the model was asked to answer a script. The CLI also asks for a title of some prompts by itself."""
+    return len([request for request in model.requests if (request.kind, request.argument) == ("messages", argument)])
 
 
 @pytest.mark.slow
@@ -110,7 +51,7 @@ async def test_a_killed_gateway_changes_nothing_for_clis_in_terminals(
     gateway: GatewayProcess, model: ScriptedModel
 ) -> None:
     """Three CLIs: one runs a tool, one waits for a permission, one has its prompt and no token of the answer yet."""
-    tool, asking, prompted = [await Work.open(gateway) for _ in range(3)]
+    tool, asking, prompted = [await SessionAtWork.open(gateway, link="terminal") for _ in range(3)]
     await tool.allow(await tool.prompt("slowtool 4", "permission.asked"))
     async with asyncio.timeout(PATIENCE):
         while not tool_runs(gateway):
@@ -137,6 +78,7 @@ async def test_a_killed_gateway_changes_nothing_for_clis_in_terminals(
     assert len(of(stored, "permission.asked")) == 1
     stored = await prompted.ended()
     assert [text.split()[-1] for text in texts(stored)] == ["zero", "one"]
+    assert asked_for(model, "one") == 1, "its prompt was typed once"
     for work in (tool, asking, prompted):
         assert "SCRIPT:" in await work.screen(), "the screen is there for a new watcher"
         # They go on working in the same processes.
@@ -151,7 +93,7 @@ async def test_a_stopped_gateway_changes_nothing_for_clis_in_terminals(
     gateway: GatewayProcess, model: ScriptedModel
 ) -> None:
     """One CLI, several restarts: while a permission waits, just after a prompt was stored, and during an interrupt."""
-    work = await Work.open(gateway)
+    work = await SessionAtWork.open(gateway, link="terminal")
     asked = await work.prompt("write asked.txt", "permission.asked")
     gateway.signal(signal.SIGTERM)
     assert await gateway.wait() == 0
@@ -168,6 +110,7 @@ async def test_a_stopped_gateway_changes_nothing_for_clis_in_terminals(
     stored = await work.ended()
     assert len([line for line in of(stored, "user.message") if "typed once" in str(line["content"])]) == 1
     assert len([text for text in texts(stored) if text.endswith("once")]) == 1
+    assert asked_for(model, "typed once") == 1
     # The interrupt may have reached the CLI, or not.
     model.hold()
     await work.prompt("text never", "user.message")

@@ -17,7 +17,9 @@ from typing import Any
 
 import httpx2
 
+from fairlead.system.platform import FORCED
 from fairlead.system.proctable import program_inside
+from faults.gateway_forks import ForkedGateway, GatewayForks
 from keeper_process import keeper_of
 from local_http import local_client
 from patience import PATIENCE
@@ -55,7 +57,9 @@ class GatewayProcess:
         """A command prefix for the program, to run it in a namespace."""
         self.seen_data = self.data
         """Where we see the data folder, if its path differs from the gateway's."""
-        self._process: subprocess.Popen[bytes] | None = None
+        self.forks: GatewayForks | None = None
+        """Starts the gateway without its imports; `cold` starts execute the program."""
+        self._process: subprocess.Popen[bytes] | ForkedGateway | None = None
 
     async def __aenter__(self) -> "GatewayProcess":
         await self.start()
@@ -68,16 +72,20 @@ class GatewayProcess:
 
     # --- its life
 
-    def spawn(self) -> None:
+    def spawn(self, *, cold: bool = False) -> None:
         """Start without waiting; `started` waits."""
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
             "FAIRLEAD_TOKEN": TOKEN,
             "LANG": "C.UTF-8",
+            **FORCED,
         } | self.env
         env |= {f"FAIRLEAD_{name.upper()}": str(value) for name, value in self.settings.items()}
         argv = [*self.prefix, str(PROGRAM), "serve", *self.arguments]
+        if self.forks is not None and not cold:
+            self._process = self.forks.spawn(argv, env, self.folder / "gateway.log")
+            return
         with (self.folder / "gateway.log").open("ab") as log:
             # A separate process group: a signal to us, such as Ctrl-C, does not reach it.
             self._process = subprocess.Popen(argv, env=env, stdout=log, stderr=log, process_group=0)
@@ -104,7 +112,7 @@ class GatewayProcess:
         return bool(info["pid"] == self.pid)
 
     @property
-    def process(self) -> "subprocess.Popen[bytes]":
+    def process(self) -> "subprocess.Popen[bytes] | ForkedGateway":
         assert self._process is not None
         return self._process
 

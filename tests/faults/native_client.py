@@ -173,7 +173,7 @@ class NativeClient:
         return line
 
     async def holds(self, condition: Callable[[], bool], what: str = "", *, patience: float | None = PATIENCE) -> None:
-        """Wait until `condition` holds; it is checked after every frame. Raises Hangup."""
+        """Wait until `condition` holds; it is checked after every frame and every `news`. Raises Hangup."""
         async with self._news:
             try:
                 async with asyncio.timeout(patience):
@@ -185,6 +185,11 @@ class NativeClient:
             except TimeoutError:
                 kinds = [line["type"] for line in self.lines[-20:]]
                 raise AssertionError(f"{what or condition} did not come; the last were {kinds}") from None
+
+    async def news(self) -> None:
+        """Let those who wait check their conditions: something has changed besides the frames."""
+        async with self._news:
+            self._news.notify_all()
 
     def _raise_what_it_found(self) -> None:
         if self._listening is not None and not self._listening.cancelled():

@@ -16,7 +16,7 @@ from faults.native_client import NativeClient
 from faults.test_fault_plugins import enable
 from plugins.harness import write_manifest
 
-pytestmark = pytest.mark.fault
+pytestmark = [pytest.mark.fault, pytest.mark.linux]
 
 CANARY = "a canary that sings"
 LOOK = """

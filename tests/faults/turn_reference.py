@@ -8,14 +8,17 @@ from faults.log_checks import DELTAS, Line
 
 NOT_COMPARED = frozenset({"seq", "prev", "at", "id", "marks", "session", "agent_session", "duration_ms", "api_ms"})
 """Ids and times; `marks` depends on the batches in which a text was read."""
+_BY_TIME = frozenset({*DELTAS, "tool.progress"})
+"""Events whose number depends on the time that something took."""
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|(?:call|msg)_[0-9a-f]{24}|t[0-9a-z]{23}")
 
 
 def turn_of(stored: Sequence[Line], message: str) -> list[Line]:
-    """The events of the turn that a message started, without deltas and with ids replaced by their order."""
+    """The events of the turn that a message started, without those that depend on time; ids are replaced by their
+    order."""
     turn = next(line["turn"] for line in stored if line["type"] == "user.message" and line["message"] == message)
     known: dict[str, str] = {}
-    lines = (line for line in stored if line.get("turn") == turn and line["type"] not in DELTAS)
+    lines = (line for line in stored if line.get("turn") == turn and line["type"] not in _BY_TIME)
     return [_plain({key: line[key] for key in line if key not in NOT_COMPARED}, known) for line in lines]
 
 

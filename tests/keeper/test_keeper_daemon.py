@@ -16,6 +16,7 @@ import pytest
 
 from fairlead.keeper import address, log
 from fairlead.keeper import messages as say
+from fairlead.keeper.children import unprotect
 from fairlead.keeper.client import KeeperLost
 from fairlead.keeper.frames import HEADER, encode
 from fairlead.keeper.log import KeeperLog
@@ -23,6 +24,7 @@ from fairlead.system.pipes import PipeClosed
 from fairlead.system.proctable import start_mark
 from keeper.running import (
     LONG,
+    SHORT,
     Reader,
     answered,
     connected,
@@ -80,6 +82,32 @@ async def test_keeper_is_not_a_child_of_the_gateway(data: Path) -> None:
 
 def content(path: str) -> bytes:
     return Path(path).read_bytes()
+
+
+@pytest.mark.parametrize(("before", "after"), [("-500\n", 0), ("0\n", 0), ("300\n", 300)])
+def test_what_protects_the_keeper_does_not_protect_a_program(before: str, after: int, tmp_path: Path) -> None:
+    score = tmp_path / "oom_score_adj"
+    score.write_text(before)
+    unprotect(str(score))
+    # The kernel reads the number that was written; in a file the rest of the old one stays.
+    assert int(score.read_text()[: len(str(after))]) == after
+    unprotect(str(tmp_path / "gone"))
+
+
+def protect(pid: int) -> None:
+    with contextlib.suppress(PermissionError):  # not every root may do this
+        Path(f"/proc/{pid}/oom_score_adj").write_text("-500")
+
+
+@pytest.mark.parametrize("size", [None, (80, 24)])
+async def test_programs_are_not_protected_with_the_keeper(size: tuple[int, int] | None, data: Path) -> None:
+    keeper = await keeper_of(data)
+    (pid,) = keepers(data)
+    protect(pid)
+    process = await spawn(keeper, "/bin/cat", size=size)
+    assert int(content(f"/proc/{process.pid}/oom_score_adj")) == 0
+    await process.end(SHORT)
+    process.forget()
 
 
 async def test_two_starts_at_once_give_one_keeper(data: Path) -> None:

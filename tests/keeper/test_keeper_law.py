@@ -106,7 +106,9 @@ class Simulation:
     def write_output(self, number: int, size: int) -> None:
         agent = self.agents[number]
         if agent.is_read and size:
-            self.perform(self.state.output(number, agent.next_output(size)))
+            data = agent.next_output(size)
+            passed = self.state.pass_on(number, data)
+            self.perform(self.state.output(number, data) if passed is None else [passed])
 
     def read_input(self, number: int, size: int) -> None:
         agent = self.agents[number]

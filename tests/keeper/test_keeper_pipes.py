@@ -14,6 +14,7 @@ from fairlead.keeper.client import KeeperLost
 from fairlead.model.agents import Exit
 from fairlead.system.descriptors import Descriptors
 from fairlead.system.pipes import WRITE_AHEAD, PipeClosed
+from fairlead.system.platform import FORCED
 from fairlead.system.process import STDERR_TAIL
 from fairlead.system.proctable import start_mark
 from keeper.running import (
@@ -62,7 +63,8 @@ async def test_process_leads_a_group_and_inherits_nothing(data: Path, monkeypatc
     process = await spawn(keeper, "/bin/sh", "-c", shows, env={"A": "b", "PATH": "/usr/bin:/bin"}, cwd="/usr")
     output = (await output_of(process)).decode().split("\n")
     assert process.pid == process.group == int(output[0])
-    assert [line for line in output if "=" in line] == ["A=b", "PATH=/usr/bin:/bin", "PWD=/usr"]
+    forced = [f"{name}={value}\0" for name, value in FORCED.items()]
+    assert [line for line in output if "=" in line] == ["A=b", "PATH=/usr/bin:/bin", "PWD=/usr", *forced]
     assert [line for line in output[1:] if line.isdigit()] == ["0", "1", "2", "3"]
     ours = sum(1 << (number - 1) for number in signal.valid_signals())
     ignored = next(line.split()[1] for line in output if line.startswith("SigIgn"))

@@ -18,7 +18,7 @@ from fairlead.system.sandbox import Sandbox, find_program, problem_of, sandbox_o
 from keeper.running import LONG, SHORT, Reader, connected, eventually, is_known, keeper_of, keepers, output_of, spawn
 from patience import PATIENCE
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.linux]
 
 ENV = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 SIZES = pytest.mark.parametrize("size", [None, (80, 24)], ids=["pipes", "terminal"])

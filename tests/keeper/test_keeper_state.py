@@ -159,6 +159,37 @@ def test_reader_that_takes_everything_may_leave_more_unacknowledged() -> None:
     assert bench.of(do.WatchOutput) == [do.WatchOutput(1, True)]
 
 
+def test_output_that_a_reader_waits_for_is_passed_on_as_it_would_be_sent() -> None:
+    """Until it has to wait: nobody reads, the reader lags, or the process must not write more."""
+    bench, other = Bench(), Bench()
+    assert bench.state.pass_on(1, b"x") is None, "nobody reads"
+    for each in (bench, other):
+        each.tell(say.Attach(1, 0))
+    for number in range(WINDOW // CHUNK):
+        passed = bench.state.pass_on(1, bytes(CHUNK))
+        assert [passed] == other.state.output(1, bytes(CHUNK)), number
+    assert bench.state.pass_on(1, b"x") is None, "the window is full"
+    for each in (bench, other):
+        each.effects = each.state.output(1, b"more")
+        assert not each.answers
+        each.tell(say.Taken(1, WINDOW))
+        assert each.answers == [say.Output(1, WINDOW, b"more")]
+        each.tell(say.Taken(1, WINDOW + 4))
+    assert bench.state.pass_on(1, bytes(CHUNK + 1)) is None, "more than one frame has"
+    bench.leave()
+    assert bench.state.pass_on(1, b"x") is None, "there is no gateway"
+
+
+def test_output_that_makes_the_process_wait_is_not_passed_on() -> None:
+    bench = Bench(size=[80, 24])
+    bench.tell(say.Attach(1, 0))
+    for _ in range(WINDOW // CHUNK - 1):
+        assert bench.state.pass_on(1, bytes(CHUNK)) is not None
+    assert bench.state.pass_on(1, bytes(CHUNK)) is None
+    bench.effects = bench.state.output(1, bytes(CHUNK))
+    assert bench.of(do.WatchOutput) == [do.WatchOutput(1, False)]
+
+
 def test_reader_that_stands_still_gets_a_window_and_the_process_waits() -> None:
     bench = Bench()
     bench.tell(say.Attach(1, 0))

@@ -1,5 +1,6 @@
 """A restarted gateway takes over the agents that the keeper held: the turn, the requests and the queue go on."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pytest
 from fairlead.agents.claude.wire.markers import TypedPrompt, encode_marker
 from fairlead.model import commands as cmd
 from fairlead.model import events as ev
-from fairlead.model.agents import Exit, Record
+from fairlead.model.agents import Exit, ProcessInfo, Record
 from fairlead.model.content import Content, to_wire
 from fairlead.model.ids import MessageId, RequestId
 from fairlead.model.store import OutputPosition
+from fairlead.sessions.dependencies import CoreDependencies
 from patience import settled
 from sessions.harness import SESSION, CoreHarness, FakeAgent
 
@@ -221,6 +223,32 @@ async def test_a_process_that_the_keeper_has_lost_is_followed(tmp_path: Path) ->
     await second.until(lambda: not second.loaded().supervisor.following)
     kinds = await second.kinds()
     assert kinds[-2:] == ["turn.ended", "agent.exited"]
+    await second.stop()
+
+
+async def test_a_start_that_is_not_in_the_log_is_logged_by_the_next_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gateway died after it had recorded the process, and before it had logged the start."""
+    first = await keeping(tmp_path)
+    recorded = asyncio.Event()
+    remember = CoreDependencies.remember_child
+
+    async def remember_and_die(services: CoreDependencies, child: ProcessInfo) -> None:
+        await remember(services, child)
+        recorded.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(CoreDependencies, "remember_child", remember_and_die)
+    await first.open()
+    await first.send("hello")
+    await recorded.wait()
+    second = await restarted(first)
+    again = await adopted(second, 1)
+    assert await again.prompted() == "hello"
+    kinds = await second.kinds()
+    assert kinds.index("agent.started") < kinds.index("turn.started")
+    assert kinds.count("agent.started") == 1
     await second.stop()
 
 

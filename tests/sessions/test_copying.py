@@ -77,6 +77,7 @@ async def test_each_row_of_a_turn_is_stored_once_next_to_its_wire_record(tmp_pat
         assert not [event for event in events if isinstance(event, ev.Notice)]
 
 
+@pytest.mark.linux
 async def test_nothing_is_read_while_the_agent_works_and_late_rows_follow_with_their_change(tmp_path: Path) -> None:
     async with running(tmp_path) as harness:
         await harness.start()
@@ -165,6 +166,7 @@ async def test_records_lost_on_the_wire_become_events_from_the_transcript_and_no
         assert agent.gone is False
 
 
+@pytest.mark.linux
 async def test_after_the_agents_end_other_programs_are_followed_again(tmp_path: Path) -> None:
     async with running(tmp_path) as harness:
         await harness.start()
@@ -200,6 +202,7 @@ def other_type(rows: list[Row]) -> list[Row]:
     return [*rows[:3], {**rows[3], "type": "user"}]
 
 
+@pytest.mark.linux
 @pytest.mark.parametrize(
     ("change", "differs"),
     [(other_content, "message.content"), (other_order, "order"), (other_uuid, "uuid"), (other_type, "type")],
@@ -324,6 +327,7 @@ async def test_an_agent_that_continues_under_another_id_is_read_under_that_id(tm
         assert [summary.session for summary in await harness.listed(limit=9)] == [SESSION]
 
 
+@pytest.mark.linux
 async def test_a_fork_skips_the_rows_that_its_file_repeats_from_its_parent(tmp_path: Path) -> None:
     async with running(tmp_path) as harness:
         await harness.start()

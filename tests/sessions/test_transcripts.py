@@ -72,6 +72,7 @@ async def test_sessions_are_listed_without_being_copied(tmp_path: Path) -> None:
         assert await harness.listed(transcripts=False) == ()
 
 
+@pytest.mark.linux
 async def test_new_sessions_and_new_projects_are_listed_at_once(tmp_path: Path) -> None:
     async with running(tmp_path) as harness:
         await harness.start()
@@ -151,6 +152,7 @@ def noting(call: Any, touched: list[str]) -> Any:
     return noted
 
 
+@pytest.mark.linux
 async def test_idle_files_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many files there are: they have no timers, and no file is read in a day."""
     waiting = []
@@ -372,6 +374,7 @@ async def test_a_preview_shows_the_end_without_opening_the_session(tmp_path: Pat
 # --- following -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.linux
 @pytest.mark.rules("S000-014", "S000-015", "S000-149", "S000-223", "S001-116")
 async def test_rows_of_another_program_reach_subscribers(tmp_path: Path) -> None:
     """The clock does not advance: no interval has to pass."""
@@ -397,6 +400,7 @@ async def _has(harness: TranscriptHarness, session: SessionId, text: str) -> boo
     return text in await harness.messages(session)
 
 
+@pytest.mark.linux
 async def test_a_session_that_is_slow_to_read_delays_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, other = Writer(), Writer(OTHER)
     async with running(tmp_path) as harness:
@@ -422,6 +426,7 @@ async def test_a_session_that_is_slow_to_read_delays_no_other(tmp_path: Path, mo
         assert await harness.messages() == ["> one", "much", "and more"]
 
 
+@pytest.mark.linux
 async def test_a_subagents_file_is_followed_too(tmp_path: Path) -> None:
     write = Writer()
     async with running(tmp_path) as harness:
@@ -437,6 +442,7 @@ async def test_a_subagents_file_is_followed_too(tmp_path: Path) -> None:
         assert all(event.subagent is not None for event in texts)
 
 
+@pytest.mark.linux
 async def test_a_subagents_file_next_to_its_session_is_followed_too(tmp_path: Path) -> None:
     """As older versions wrote them; the call is known only from the result, which comes last."""
     write = Writer(version="2.0.20")
@@ -521,6 +527,7 @@ async def test_a_copy_with_the_same_content_continues_at_its_position(tmp_path: 
         assert (await harness.view()).head == head + 2
 
 
+@pytest.mark.linux
 async def test_a_session_that_continues_in_another_folder_emits_nothing_twice(tmp_path: Path) -> None:
     """More rows than the interpreter remembers: repeated rows are recognised by the log alone."""
     write = Writer()
@@ -546,6 +553,7 @@ async def test_a_session_that_continues_in_another_folder_emits_nothing_twice(tm
         assert (await harness.view()).head == head + 4
 
 
+@pytest.mark.linux
 async def test_a_session_that_runs_here_is_read_only_from_its_wire(tmp_path: Path) -> None:
     async with running(tmp_path) as harness:
         await harness.start()
@@ -567,6 +575,7 @@ async def test_a_session_that_runs_here_is_read_only_from_its_wire(tmp_path: Pat
         assert "from the file" not in await harness.messages(session)
 
 
+@pytest.mark.linux
 async def test_a_turn_is_over_when_its_answer_was_final_and_nothing_follows(tmp_path: Path) -> None:
     write, now = Writer(), {"timestamp": "2023-11-14T22:13:15.000Z"}
     async with running(tmp_path) as harness:
@@ -697,6 +706,7 @@ for row in sys.stdin.buffer.read().splitlines(keepends=True)[:count]:
 """
 
 
+@pytest.mark.linux
 @pytest.mark.process
 async def test_two_programs_that_write_one_file_at_the_same_time(tmp_path: Path) -> None:
     """One program writes whole rows, the other splits each row: torn rows are stored and reported, others emitted."""

@@ -4,13 +4,14 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
-from fairlead.system import proctable
+from fairlead.system import process_list, proctable
 from fairlead.system.clock import SystemClock
-from fairlead.system.proctable import Process, kill_group, start_mark, wait_gone
+from fairlead.system.process_list import HAS_PROC, read_process
+from fairlead.system.process_wait import wait_gone
+from fairlead.system.proctable import Process, kill_group, start_mark
 from fairlead_testing.clock import ManualClock
 from patience import PATIENCE
 
@@ -67,26 +68,46 @@ def test_program_name_with_parentheses_is_parsed(tmp_path: "os.PathLike[str]") -
     os.symlink("/bin/sleep", odd)
     other = subprocess.Popen([odd, "300"])
     try:
-        assert start_mark(other.pid).rpartition("/")[2].isdigit()
+        assert not HAS_PROC or start_mark(other.pid).rpartition("/")[2].isdigit()
         assert Process(other.pid, start_mark(other.pid)) in proctable.descendants(os.getpid())
     finally:
         other.kill()
         other.wait()
 
 
-def test_without_proc_ps_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proctable, "_HAS_PROC", False)
-    answers = {"4": "S    Sat Nov 15 08:19:01 2025\n", "5": "Z+   Sat Nov 15 08:19:01 2025\n", "6": ""}
+@pytest.mark.process
+def test_ps_lists_the_same_processes_as_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = subprocess.Popen(["/bin/sh", "-c", "sleep 300 & wait"], start_new_session=True)
+    zombie = subprocess.Popen(["/bin/true"])
+    try:
+        os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+        while not (below := proctable.descendants(child.pid)):
+            pass
+        listed = {HAS_PROC: _seen(child.pid, zombie.pid)}
+        monkeypatch.setattr(process_list, "HAS_PROC", not HAS_PROC)
+        listed[not HAS_PROC] = _seen(child.pid, zombie.pid)
+        assert listed[True] == listed[False] and listed[True][0] == [below[0].pid]
+        assert start_mark(child.pid) == start_mark(child.pid) != start_mark(os.getpid())
+        assert start_mark(zombie.pid) == ""
+        monkeypatch.undo()
+    finally:
+        kill_group(child.pid, signal.SIGKILL)
+        child.wait()
+        zombie.wait()
+    assert start_mark(child.pid) == ""
 
-    def run(argv: list[str], **options: object) -> "subprocess.CompletedProcess[str]":
-        return subprocess.CompletedProcess(argv, 0, answers[argv[-1]], "")
 
-    monkeypatch.setattr(subprocess, "run", run)
-    assert [start_mark(pid) for pid in (4, 5, 6)] == ["Sat Nov 15 08:19:01 2025", "", ""]
-    assert proctable.descendants(4) == []
+def _seen(leader: int, zombie: int) -> tuple[object, ...]:
+    """What the process table says about a leader of a session with one child, and about a zombie."""
+    found = read_process(leader)
+    dead = read_process(zombie)
+    assert found is not None and dead is not None
+    children = [process.pid for process in proctable.descendants(leader)]
+    members = sorted(process.pid for process in proctable.session_members(leader))
+    return children, members, found[:2], found[3:6], dead.is_zombie
 
 
 def test_own_process_has_a_start_mark() -> None:
     assert start_mark(os.getpid()) == start_mark(os.getpid()) != ""
     assert start_mark(1) != start_mark(os.getpid())
-    assert sys.platform != "linux" or "/" in start_mark(os.getpid())
+    assert not HAS_PROC or "/" in start_mark(os.getpid())

@@ -38,7 +38,7 @@ from fairlead.system.sandbox import (
 )
 from patience import PATIENCE
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.linux]
 
 LONG = StopTimeouts(close=60, terminate=60, kill=60)
 SHORT = StopTimeouts(close=0.05, terminate=0.05, kill=60)

@@ -130,6 +130,7 @@ async def test_removed_file_may_be_created_again(tmp_path: Path) -> None:
         await read_until(tail, b"two")
 
 
+@pytest.mark.linux
 async def test_folder_removed_while_the_watch_is_set_is_looked_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

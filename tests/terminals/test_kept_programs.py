@@ -257,3 +257,14 @@ async def test_killed_keeper_ends_its_terminals(gateways: Gateways) -> None:
     os.kill(parent(shell.pid), signal.SIGKILL)
     assert await asyncio.wait_for(shell.wait(), PATIENCE) == Exit()
     await eventually(lambda: not is_alive(shell.pid, shell.started))
+
+
+async def test_program_of_a_killed_keeper_may_finish_its_work(gateways: Gateways, tmp_path: Path) -> None:
+    """An agent writes the last rows of its transcript when its terminal is hung up: they are still read."""
+    last = tmp_path / "last"
+    ends = f"trap 'sleep 1; echo rows > {last}; exit' HUP; echo ready; while :; do sleep 0.1; done"
+    shell = await gateways.open("/bin/sh", "-c", ends)
+    await seen(shell, "ready")
+    os.kill(parent(shell.pid), signal.SIGKILL)
+    assert await asyncio.wait_for(shell.wait(), PATIENCE) == Exit()
+    assert last.read_text() == "rows\n"

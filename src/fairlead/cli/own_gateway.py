@@ -10,7 +10,8 @@ from fairlead.client.endpoint import EndpointOptions, ServerFile, read_server_fi
 from fairlead.client.errors import ClientError, CommandFailed, Unreachable
 from fairlead.system.clock import SystemClock
 from fairlead.system.process_group import StopTimeouts
-from fairlead.system.proctable import Process, kill, wait_gone
+from fairlead.system.process_wait import wait_gone
+from fairlead.system.proctable import Process, kill
 
 if TYPE_CHECKING:
     from fairlead.sessions.api.operation import GatewayState

@@ -48,6 +48,20 @@ class OutputBuffer:
     def append(self, data: bytes) -> None:
         self._data += data
 
+    def pass_on(self, data: bytes) -> int | None:
+        """Append output that the reader may get at once, and count it as sent: return its offset. Return None and do
+        nothing if the reader has not got everything before it, or if there is no room for it or for more."""
+        offset = self.base + len(self._data)
+        size = len(data)
+        if self._sent != offset or size > CHUNK:
+            return None
+        unread = offset + size - self._taken
+        if unread > WINDOW or unread >= self._ahead or len(self._data) + size >= ATTENDED:
+            return None
+        self._data += data
+        self._sent = offset + size
+        return offset
+
     def attach(self, offset: int) -> bool:
         """Send from `offset` on. Return False if that is not in the buffer."""
         if not self.base <= offset <= self.end:

@@ -4,7 +4,6 @@ The rules are those of system/process.py, system/process_group.py and system/pty
 group, is always reaped, and the rest of its group ends before that. Here only the standard library is available.
 """
 
-import asyncio
 import contextlib
 import errno
 import fcntl
@@ -14,12 +13,15 @@ import resource
 import signal
 import struct
 import subprocess
+import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from fairlead.keeper.effects import Command
+from fairlead.keeper.loop import KeeperLoop
 from fairlead.system import proctable
+from fairlead.system.platform import PORTABLE
 from fairlead.system.proctable import Process, TerminalSession
 
 PIPES: Final = "{pipes}"
@@ -31,6 +33,7 @@ failure, and the one on which a sandbox's monitor reports its processes."""
 _READ: Final = 64 << 10
 _MAX_DRAIN: Final = 1 << 20
 """Bytes that can be left in a pipe or a terminal by a process that is dead."""
+_END_SECONDS: Final = 0.01
 _IUTF8 = 0x4000
 """The terminal's line editor erases whole characters; without a name in Python 3.11."""
 
@@ -60,7 +63,7 @@ class _Started(NamedTuple):
 class Child:
     """One running child."""
 
-    def __init__(self, number: int, started: _Started, events: ChildEvents) -> None:
+    def __init__(self, number: int, started: _Started, loop: KeeperLoop, events: ChildEvents) -> None:
         self.number = number
         self.pid = started.popen.pid
         # It is not reaped yet, so the pid is still its own; the mark is empty only if it is dead already.
@@ -68,17 +71,49 @@ class Child:
         self.is_monitor = proctable.is_monitor(self.pid)
         self._popen = started.popen
         self._events = events
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._input = started.input
         self._output = started.output
         self._errors = started.errors
         self._slave = started.slave
+        self._status = started.status
+        self._report = bytearray()
         self._session = TerminalSession(self.pid) if self._slave >= 0 else None
         self._left_behind: list[Process] = []
         self._reports = False
-        for fd in (self._input, self._output, self._errors):
+        for fd in (self._input, self._output, self._errors, self._status):
             if fd >= 0:
                 os.set_blocking(fd, False)
+
+    def await_start(self, program: str, started: Callable[["Child", OSError | None], None]) -> None:
+        """Call `started` when the program runs, or with the reason why it cannot; then nothing is left behind."""
+        if self._status < 0:
+            started(self, None)
+            return
+
+        def read() -> None:
+            if data := _read(self._status):
+                self._report += data
+            elif data is not None:
+                self._loop.remove_reader(self._status)
+                os.close(self._status)
+                self._status = -1
+                monitor, _, failed = bytes(self._report).rpartition(b"}")
+                if self._session is not None:
+                    self._session.find_inside(monitor)
+                if failed.strip():
+                    await_end(int(failed))
+                else:
+                    started(self, None)
+
+        def await_end(problem: int) -> None:
+            if self.is_dead():
+                self.reap()
+                started(self, OSError(problem, os.strerror(problem), program))
+            else:  # the launcher ends itself, and a sandbox's monitor follows
+                self._loop.call_later(_END_SECONDS, lambda: await_end(problem))
+
+        self._loop.add_reader(self._status, read)
 
     def listen(self) -> None:
         """Report its output from now on."""
@@ -86,10 +121,6 @@ class Child:
         self.watch_output(True)
         if self._errors >= 0:
             self._loop.add_reader(self._errors, self._read_errors)
-
-    def find_inside(self, report: bytes) -> None:
-        if self._session is not None:
-            self._session.find_inside(report)
 
     def watch_output(self, on: bool) -> None:
         if self._output >= 0:
@@ -143,7 +174,10 @@ class Child:
 
     def is_dead(self) -> bool:
         """Return whether it waits to be reaped."""
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        if sys.platform == "linux" and not PORTABLE:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        # The system has no way to look without reaping (see system/process_group.py).
+        return self._popen.poll() is not None
 
     def reap(self) -> int:
         """End what is left of its group, pass its last output on, and return its exit code."""
@@ -167,9 +201,16 @@ class Child:
         return code
 
     def _read_output(self) -> None:
-        if data := _read(self._output):
+        # As `_read` does: each call that is saved here is a tenth of what a line costs.
+        try:
+            data = os.read(self._output, _READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
             self._events.has_output(self.number, data)
-        elif data is not None:
+        else:
             self._close_output()
             self._events.output_has_ended(self.number)
 
@@ -214,21 +255,21 @@ def _drain(fd: int) -> Iterator[bytes]:
         yield data
 
 
-async def start(number: int, command: Command, events: ChildEvents) -> Child:
+def spawn(command: Command) -> _Started:
     """Start a program. Raises OSError if it cannot be started, and ValueError if the command cannot be used; then
     nothing is left behind."""
     started = _start_on_pipes(command) if command.size is None else _start_on_pty(command, command.size)
-    child = Child(number, started, events)
-    if started.status >= 0:
-        monitor, _, failed = (await _read_all(started.status)).rpartition(b"}")
-        child.find_inside(monitor)
-        if failed.strip():
-            while not child.is_dead():  # the launcher ends itself, and a sandbox's monitor follows
-                await asyncio.sleep(0.01)
-            child.reap()
-            problem = int(failed)
-            raise OSError(problem, os.strerror(problem), command.argv[0])
-    return child
+    unprotect(f"/proc/{started.popen.pid}/oom_score_adj")
+    return started
+
+
+def unprotect(score_file: str) -> None:
+    """Let the system end a program when memory is short, although it would rather keep the keeper (the unit of systemd
+    asks for that). A launcher does this too: a program in a sandbox may run already."""
+    with contextlib.suppress(OSError, ValueError), open(score_file, "r+") as score:
+        if int(score.read()) < 0:
+            score.seek(0)
+            score.write("0")
 
 
 def _start_on_pipes(command: Command) -> _Started:
@@ -248,7 +289,7 @@ def _start_on_pipes(command: Command) -> _Started:
             pass_fds=(given, taken) if through else (),
         )
         failing.pop_all()
-    if not through:  # the launcher sets the limit itself
+    if sys.platform == "linux" and not through:  # the launcher sets the limit itself
         with contextlib.suppress(OSError, ValueError):
             resource.prlimit(popen.pid, resource.RLIMIT_NOFILE, command.limits)
     return _Started(popen, input, output, errors, -1, -1)
@@ -288,28 +329,6 @@ def _pipe(reading: contextlib.ExitStack, writing: contextlib.ExitStack) -> tuple
 
 def _filled(command: Command, values: dict[str, str]) -> list[str]:
     return [*(values.get(word, word) for word in command.launch), *command.argv]
-
-
-async def _read_all(fd: int) -> bytes:
-    """Read a pipe to its end, and close it."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[bytes] = loop.create_future()
-    report = bytearray()
-    os.set_blocking(fd, False)
-
-    def read() -> None:
-        if data := _read(fd):
-            report.extend(data)
-        elif data is not None:
-            loop.remove_reader(fd)
-            ended.set_result(bytes(report))
-
-    loop.add_reader(fd, read)
-    try:
-        return await ended
-    finally:
-        loop.remove_reader(fd)
-        os.close(fd)
 
 
 def set_size(fd: int, columns: int, rows: int) -> None:

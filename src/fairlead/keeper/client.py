@@ -24,6 +24,7 @@ from fairlead.keeper.frames import FrameDecoder, MalformedFrame
 from fairlead.keeper.kept_process import KeeperLost, KeptProcess
 from fairlead.system.clock import Clock, within
 from fairlead.system.descriptors import child_limits, launcher
+from fairlead.system.platform import FORCED, PORTABLE
 from fairlead.system.process import check_folder, check_program
 from fairlead.system.process_group import StopTimeouts
 from fairlead.system.sandbox import Sandbox
@@ -40,7 +41,6 @@ _LOST = "the connection to the keeper was lost"
 _PACKAGES = str(Path(__file__).parent.parent.parent)
 _PROGRAM = """
 import sys
-sys.modules["ssl"] = None  # asyncio would load it: more than 1 MB that a keeper does not need
 sys.path.append(sys.argv[1])
 from fairlead.keeper.daemon import main
 main(sys.argv[2], foreground=len(sys.argv) > 3)
@@ -232,7 +232,7 @@ def _start_keeper(data: Path) -> None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={},
+            env=FORCED,
             cwd="/",
             start_new_session=True,
             check=False,
@@ -270,18 +270,18 @@ def _request(number: int, spec: ProcessSpec) -> say.SpawnRequest:
 
 def _launch(spec: ProcessSpec) -> tuple[list[str], str]:
     """Return the command that stands before the program's own one, and the folder in which it is started."""
-    through: list[str] = []
     options: tuple[str, ...] = ()
     if spec.size is not None:
         through = launcher("pty", [STATUS], spec.env)
         options = ("--info-fd", INFO)
-    elif spec.sandbox is not None:
+    elif spec.sandbox is not None or PORTABLE:
+        check_program(spec.argv[0], spec.env, spec.cwd)
         through = launcher("pipes", [PIPES], spec.env)
+    else:
+        return [], spec.cwd
+    check_folder(spec.cwd)
     if spec.sandbox is None:
         return through, spec.cwd
-    check_folder(spec.cwd)
-    if spec.size is None:
-        check_program(spec.argv[0], spec.env, spec.cwd)
     wrapped = spec.sandbox.wrap(spec.argv, spec.cwd, through=through, options=options)
     return wrapped[: -len(spec.argv)], "/"
 

@@ -5,7 +5,6 @@ keeper listens. It imports the standard library and the few modules of ours that
 the package may be replaced on disk while it runs.
 """
 
-import asyncio
 import contextlib
 import fcntl
 import os
@@ -21,124 +20,91 @@ from typing import assert_never
 from fairlead.keeper import address, children
 from fairlead.keeper import effects as do
 from fairlead.keeper.children import Child
-from fairlead.keeper.frames import FrameDecoder, MalformedFrame
+from fairlead.keeper.connections import Connection, Listener
+from fairlead.keeper.frames import Frame, MalformedFrame
 from fairlead.keeper.log import KeeperLog
+from fairlead.keeper.loop import KeeperLoop, LoopTimer
 from fairlead.keeper.state import KeeperState
-from fairlead.system.clock import Clock, SystemClock, Timer
-
-_QUEUE = 1 << 20
-"""Bytes that may wait in a connection before its gateway counts as slow."""
-
-
-class GatewayConnection(asyncio.Protocol):
-    """One connection, of a gateway or of a program that looks whether a keeper answers."""
-
-    def __init__(self, daemon: "Daemon", number: int) -> None:
-        self._daemon = daemon
-        self._number = number
-        self._decoder = FrameDecoder()
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        if not address.is_own(transport.get_extra_info("socket")):
-            self._daemon.log.write("a connection of another user is refused")
-            transport.abort()
-            return
-        transport.set_write_buffer_limits(high=_QUEUE)
-        self._daemon.connections[self._number] = self
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            for frame in self._decoder.feed(data):
-                if self.is_closed:
-                    return
-                self._daemon.perform(self._daemon.state.received(self._number, frame))
-        except MalformedFrame as error:
-            self._daemon.perform(self._daemon.state.bad_frame(self._number, error))
-        except Exception as error:  # a mistake of ours must not end the processes
-            self._daemon.log.write(traceback.format_exc())
-            self._daemon.perform(self._daemon.state.bad_frame(self._number, MalformedFrame(repr(error))))
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self._daemon.connections.pop(self._number, None) is not None:
-            self._daemon.perform(self._daemon.state.closed(self._number))
-
-    def pause_writing(self) -> None:
-        self._daemon.perform(self._daemon.state.congested(self._number, True))
-
-    def resume_writing(self) -> None:
-        self._daemon.perform(self._daemon.state.congested(self._number, False))
-
-    @property
-    def is_closed(self) -> bool:
-        return self._number not in self._daemon.connections
-
-    def send(self, frame: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(frame)
-
-    def close(self) -> None:
-        self._daemon.connections.pop(self._number, None)
-        if self._transport is not None:
-            self._transport.abort()
+from fairlead.system.platform import FOLDER
 
 
 class Daemon:
     """Performs the effects of the state, and reports events to it. `stays`: it does not end when it is idle."""
 
-    def __init__(self, folder: int, listener: socket.socket, clock: Clock, *, stays: bool = False) -> None:
+    def __init__(self, folder: int, listener: socket.socket, *, stays: bool = False) -> None:
         self._folder = folder
         self._listener = listener
         self._stays = stays
         self._socket_file = os.stat(address.NAME, dir_fd=folder)
-        self._clock = clock
-        self._timers: dict[tuple[str, int], Timer] = {}
+        self._timers: dict[tuple[str, int], LoopTimer] = {}
         self._children: dict[int, Child] = {}
-        self._starting: set[asyncio.Task[None]] = set()
+        self._connections: dict[int, Connection] = {}
         self._waiting: deque[do.Effect] = deque()
         self._performing = False
         self._count = 0
-        self._over = asyncio.Event()
-        self.log = KeeperLog(folder)
-        self.state = KeeperState()
-        self.connections: dict[int, GatewayConnection] = {}
+        self._log = KeeperLog(folder)
+        self._loop = KeeperLoop(self._log_error)
+        self._state = KeeperState()
 
-    async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: self._log_error(context))
-        loop.add_signal_handler(signal.SIGCHLD, self._reap_dead)
-        self.log.write(f"listens, Python {sys.version.split()[0]}")
-        self.perform(self.state.begin())
-        await loop.create_unix_server(self._connection, sock=self._listener)
-        await self._over.wait()
-        self.log.write("ends: it has no process")
+    def run(self) -> None:
+        self._loop.add_signal_handler(signal.SIGCHLD, self._reap_dead)
+        self._log.write(f"listens, Python {sys.version.split()[0]}")
+        self._perform(self._state.begin())
+        Listener(self._listener, self._loop, self._accepted, self._refused)
+        self._loop.run()
+        self._loop.close()
+        self._log.write("ends: it has no process")
 
-    def _connection(self) -> GatewayConnection:
+    # --- connections
+
+    def _accepted(self, peer: socket.socket) -> None:
         self._count += 1
-        return GatewayConnection(self, self._count)
+        self._connections[self._count] = Connection(self._count, peer, self._loop, self)
 
-    def perform(self, effects: list[do.Effect]) -> None:
+    def _refused(self) -> None:
+        self._log.write("a connection of another user is refused")
+
+    def received(self, connection: int, frame: Frame) -> None:
+        try:
+            effects = self._state.received(connection, frame)
+        except Exception as error:  # a mistake of ours must not end the processes
+            self._log_error()
+            effects = self._state.bad_frame(connection, MalformedFrame(repr(error)))
+        self._perform(effects)
+
+    def malformed(self, connection: int, error: MalformedFrame) -> None:
+        self._perform(self._state.bad_frame(connection, error))
+
+    def congested(self, connection: int, is_congested: bool) -> None:
+        self._perform(self._state.congested(connection, is_congested))
+
+    def closed(self, connection: int) -> None:
+        self._connections.pop(connection, None)
+        self._perform(self._state.closed(connection))
+
+    # --- effects
+
+    def _perform(self, effects: list[do.Effect]) -> None:
         """Perform effects and those that follow from them, in order, also if called while this is going on."""
-        self._waiting.extend(effects)
+        waiting = self._waiting
+        waiting.extend(effects)
         if self._performing:
             return
         self._performing = True
         try:
-            while self._waiting:
+            while waiting:
                 try:
-                    self._perform_one(self._waiting.popleft())
+                    self._perform_one(waiting.popleft())
                 except Exception:
-                    self.log.write(traceback.format_exc())
+                    self._log_error()
         finally:
             self._performing = False
 
     def _perform_one(self, effect: do.Effect) -> None:
         match effect:
             case do.SendFrame(connection, frame):
-                if connection in self.connections:
-                    self.connections[connection].send(frame)
+                if connection in self._connections:
+                    self._connections[connection].send(frame)
             case do.WriteChunk(number, data):
                 self._write(number, data)
             case do.WatchOutput(number, on):
@@ -160,16 +126,14 @@ class Daemon:
                 if number in self._children:
                     self._children[number].sweep()
             case do.StartChild(number, command):
-                task = asyncio.get_running_loop().create_task(self._start(number, command))
-                self._starting.add(task)
-                task.add_done_callback(self._starting.discard)
+                self._start(number, command)
             case do.SetTimer(name, seconds):
                 self._set_timer(name, seconds)
             case do.CloseConnection(connection):
-                if connection in self.connections:
-                    self.connections[connection].close()
+                if connection in self._connections:
+                    self._connections.pop(connection).close()
             case do.LogLine(text):
-                self.log.write(text)
+                self._log.write(text)
             case do.QuitKeeper():
                 if not self._stays:
                     self._quit()
@@ -178,24 +142,33 @@ class Daemon:
 
     # --- children
 
-    async def _start(self, number: int, command: do.Command) -> None:
+    def _start(self, number: int, command: do.Command) -> None:
         try:
-            child = await children.start(number, command, self)
+            child = Child(number, children.spawn(command), self._loop, self)
         except OSError as error:
-            self.perform(self.state.not_started(number, error.errno or 0, error.strerror or "", _text(error.filename)))
+            self._not_started(number, error)
         except Exception as error:
-            self.perform(self.state.not_started(number, 0, str(error), None))
+            self._perform(self._state.not_started(number, 0, str(error), None))
         else:
-            self._children[number] = child
-            self.perform(self.state.started(number, child.pid, child.started))
-            child.listen()
-            self._reap_dead()
+            child.await_start(command.argv[0], self._started)
+
+    def _started(self, child: Child, error: OSError | None) -> None:
+        if error is not None:
+            self._not_started(child.number, error)
+            return
+        self._children[child.number] = child
+        self._perform(self._state.started(child.number, child.pid, child.started))
+        child.listen()
+        self._reap_dead()
+
+    def _not_started(self, number: int, error: OSError) -> None:
+        self._perform(self._state.not_started(number, error.errno or 0, error.strerror or "", _text(error.filename)))
 
     def _reap_dead(self) -> None:
         for child in list(self._children.values()):
             if child.is_dead():
                 code = child.reap()
-                self.perform(self.state.exited(child.number, code, child.is_monitor))
+                self._perform(self._state.exited(child.number, code, child.is_monitor))
                 del self._children[child.number]
 
     def _write(self, number: int, data: bytes) -> None:
@@ -204,21 +177,24 @@ class Daemon:
         try:
             count = self._children[number].write(data)
         except OSError:
-            self.perform(self.state.input_broken(number))
+            self._perform(self._state.input_broken(number))
         else:
-            self.perform(self.state.wrote(number, count))
+            self._perform(self._state.wrote(number, count))
 
     def has_output(self, number: int, data: bytes) -> None:
-        self.perform(self.state.output(number, data))
+        if not self._performing and (passed := self._state.pass_on(number, data)) is not None:
+            self._connections[passed.connection].send(passed.frame)
+        else:
+            self._perform(self._state.output(number, data))
 
     def output_has_ended(self, number: int) -> None:
-        self.perform(self.state.output_ended(number))
+        self._perform(self._state.output_ended(number))
 
     def has_stderr(self, number: int, data: bytes) -> None:
-        self.perform(self.state.stderr(number, data))
+        self._perform(self._state.stderr(number, data))
 
     def input_is_ready(self, number: int) -> None:
-        self.perform(self.state.input_ready(number))
+        self._perform(self._state.input_ready(number))
 
     # --- time and end
 
@@ -226,11 +202,11 @@ class Daemon:
         if (old := self._timers.pop(name, None)) is not None:
             old.cancel()
         if seconds is not None:
-            self._timers[name] = self._clock.call_later(seconds, lambda: self._ring(name))
+            self._timers[name] = self._loop.call_later(seconds, lambda: self._ring(name))
 
     def _ring(self, name: tuple[str, int]) -> None:
         del self._timers[name]
-        self.perform(self.state.timer(name))
+        self._perform(self._state.timer(name))
 
     def _quit(self) -> None:
         """Remove the socket, unless it is another keeper's, and end. A gateway that has just connected finds the
@@ -239,12 +215,10 @@ class Daemon:
             found = os.stat(address.NAME, dir_fd=self._folder)
             if (found.st_dev, found.st_ino) == (self._socket_file.st_dev, self._socket_file.st_ino):
                 os.unlink(address.NAME, dir_fd=self._folder)
-        self._over.set()
+        self._loop.stop()
 
-    def _log_error(self, context: dict[str, object]) -> None:
-        error = context.get("exception")
-        lines = traceback.format_exception(error) if isinstance(error, BaseException) else [str(context.get("message"))]
-        self.log.write("".join(lines))
+    def _log_error(self) -> None:
+        self._log.write(traceback.format_exc())
 
 
 def _text(filename: object) -> str | None:
@@ -264,7 +238,7 @@ def _locked(folder: int) -> Iterator[None]:
 
 def listen(data: str) -> tuple[int, socket.socket] | None:
     """Return a descriptor of the data folder and the listening socket, or None if another keeper answers there."""
-    folder = os.open(data, os.O_PATH | os.O_DIRECTORY)
+    folder = os.open(data, FOLDER)
     with address.short_path(data) as path, _locked(folder):
         if _answers(path):
             return None
@@ -342,9 +316,4 @@ def main(data: str, *, foreground: bool = False) -> None:
     _reset()
     if not foreground:
         _detach()
-    folder, listener = found
-
-    async def run() -> None:
-        await Daemon(folder, listener, SystemClock(), stays=foreground).run()
-
-    asyncio.run(run())
+    Daemon(*found, stays=foreground).run()

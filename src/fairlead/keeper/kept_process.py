@@ -18,7 +18,7 @@ from fairlead.model.agents import Exit
 from fairlead.system.pipes import WRITE_AHEAD, PipeClosed, Take
 from fairlead.system.process_group import StopTimeouts, exit_status
 
-ACK_SECONDS: Final = 0.1
+ACK_SECONDS: Final = 0.5
 ACK_BYTES: Final = 64 * 1024
 """How long, and for how many bytes, an acknowledgement waits for the next ones."""
 

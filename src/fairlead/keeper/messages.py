@@ -12,9 +12,10 @@ from collections.abc import Callable
 from types import UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin
 
-from fairlead.keeper.frames import Frame, MalformedFrame, encode
+from fairlead.keeper.frames import HEADER, Frame, MalformedFrame, encode
 
 _OFFSET: Final = struct.Struct("<Q")
+_OUTPUT: Final = struct.Struct(f"{HEADER.format}Q")
 _ACK: Final = struct.Struct("<Q?")
 _WRITE: Final = struct.Struct("<IH")
 _WROTE: Final = struct.Struct("<I?")
@@ -248,6 +249,7 @@ _KINDS: Final[dict[int, type[Any]]] = {
     73: AttachRefused,
 }
 _NUMBERS: Final = {cls: number for number, cls in _KINDS.items()}
+_OUTPUT_KIND: Final = _NUMBERS[Output]
 
 
 def pack(message: Message) -> bytes:
@@ -255,7 +257,7 @@ def pack(message: Message) -> bytes:
     kind = _NUMBERS[type(message)]
     match message:
         case Output(process, offset, data):
-            return encode(kind, process, _OFFSET.pack(offset), data)
+            return pack_output(process, offset, data)
         case Stderr(process, data) | OfferInput(process, data):
             return encode(kind, process, data)
         case Taken(process, offset):
@@ -278,6 +280,11 @@ def pack(message: Message) -> bytes:
             if isinstance(message, SpawnRequest) and len(payload) > MAX_SPAWN:
                 raise ValueError(f"the request has {len(payload)} bytes, at most {MAX_SPAWN} are possible")
             return encode(kind, process, payload)
+
+
+def pack_output(process: int, offset: int, data: bytes) -> bytes:
+    """Return the frame of an `Output`, which are nearly all of the keeper's frames. It has at most a chunk of data."""
+    return _OUTPUT.pack(_OFFSET.size + len(data), _OUTPUT_KIND, process, offset) + data
 
 
 def unpack(frame: Frame) -> Message:

@@ -266,6 +266,13 @@ class KeeperState:
 
     # --- output
 
+    def pass_on(self, number: int, data: bytes) -> do.SendFrame | None:
+        """Return the only effect of output that a gateway waits for, which is the usual case. None: call `output`."""
+        gateway = self._gateway
+        if gateway is None or (offset := self._held[number].output.pass_on(data)) is None:
+            return None
+        return do.SendFrame(gateway, say.pack_output(number, offset, data))
+
     def output(self, number: int, data: bytes) -> list[do.Effect]:
         held = self._held[number]
         held.output.append(data)

@@ -30,6 +30,11 @@ def main(kind: str, descriptors: list[int], limits: str, locale: str, argv: list
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
+    # A keeper that the system should end last does not protect the programs that it holds.
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+") as score:
+        if int(score.read()) < 0:
+            score.seek(0)
+            score.write("0")
     try:
         if kind == "pipes":
             for target, fd in enumerate(descriptors):

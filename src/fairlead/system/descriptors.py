@@ -36,9 +36,9 @@ def limit() -> int:
 
 
 def restore_limit(pid: int) -> None:
-    """Restore the original limit of a child that has already executed its program."""
-    if Descriptors.started_with is not None:
-        with contextlib.suppress(OSError, AttributeError):
+    """Restore the original limit of a child that has already executed its program. Only Linux can do that."""
+    if sys.platform == "linux" and Descriptors.started_with is not None:
+        with contextlib.suppress(OSError):
             resource.prlimit(pid, resource.RLIMIT_NOFILE, Descriptors.started_with)
 
 

@@ -19,8 +19,10 @@ from fairlead.system import proctable
 from fairlead.system.clock import Clock, ends_within, within
 from fairlead.system.descriptors import launcher, restore_limit
 from fairlead.system.pipes import PipeReader
+from fairlead.system.platform import FOLDER, PORTABLE
 from fairlead.system.process_group import ProcessGroupLeader, StopTimeouts
-from fairlead.system.proctable import Process, is_alive, kill, wait_gone
+from fairlead.system.process_wait import wait_gone
+from fairlead.system.proctable import Process, is_alive, kill
 from fairlead.system.sandbox import Sandbox
 
 __all__ = ["STDERR_TAIL", "ChildProcess", "StopTimeouts", "spawn", "stop_orphan", "wait_orphan"]
@@ -69,7 +71,7 @@ def spawn(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock, sandbox: Sandbox | None = None
 ) -> ChildProcess:
     """Start `argv[0]`. Raises OSError when it cannot be started; then nothing is left behind."""
-    if sandbox is not None:
+    if sandbox is not None or PORTABLE:
         check_folder(cwd)
         check_program(argv[0], env, cwd)
     ours: list[int] = []
@@ -93,27 +95,31 @@ def spawn(
 def _start(
     argv: Sequence[str], env: Mapping[str, str], cwd: str, pipes: Sequence[int], sandbox: Sandbox | None
 ) -> "subprocess.Popen[bytes]":
-    if sandbox is None:
+    if sandbox is None and not PORTABLE:
         given, taken, errors = pipes
         popen = subprocess.Popen(
             list(argv), stdin=given, stdout=taken, stderr=errors, env=dict(env), cwd=cwd, start_new_session=True
         )
         restore_limit(popen.pid)
         return popen
+    # Only Linux can set the limits of a running child: elsewhere the launcher does it.
+    through = launcher("pipes", pipes[:2], env)
     return subprocess.Popen(
-        sandbox.wrap(argv, cwd, through=launcher("pipes", pipes[:2], env)),
+        [*through, *argv] if sandbox is None else sandbox.wrap(argv, cwd, through=through),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=pipes[2],
         env=dict(env),
-        cwd="/",
+        cwd=cwd if sandbox is None else "/",
         start_new_session=True,
         pass_fds=pipes[:2],
     )
 
 
 def check_program(program: str, env: Mapping[str, str], cwd: str) -> None:
-    """Raise OSError for a program that cannot be started: bwrap would report that only as text."""
+    """Raise OSError for a program that cannot be started: a launcher would report that only as text."""
+    if "\0" in program:
+        raise ValueError("embedded null byte")
     named = os.path.join(cwd, program) if "/" in program else program
     if shutil.which(named, path=env.get("PATH", os.defpath)) is None:
         number = errno.EACCES if os.path.exists(named) else errno.ENOENT
@@ -122,7 +128,7 @@ def check_program(program: str, env: Mapping[str, str], cwd: str) -> None:
 
 def check_folder(cwd: str) -> None:
     """Raise OSError for a folder in which no program can be started."""
-    os.close(os.open(cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+    os.close(os.open(cwd, FOLDER))
     if not os.access(cwd, os.X_OK):
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), cwd)
 

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,7 +14,17 @@ from dataclasses import dataclass
 from fairlead.model.agents import Exit
 from fairlead.system.clock import Clock, within
 from fairlead.system.pipes import PipeReader, PipeWriter, Take
-from fairlead.system.proctable import descendants, end_group, is_monitor, kill, kill_group, signal_group, start_mark
+from fairlead.system.platform import PORTABLE
+from fairlead.system.proctable import (
+    descendants,
+    end_group,
+    is_monitor,
+    kill,
+    kill_group,
+    open_pidfd,
+    signal_group,
+    start_mark,
+)
 
 _BY_SIGNAL = 128
 """A sandbox's monitor exits with this number plus the number of the signal that ended its program."""
@@ -106,20 +117,29 @@ class ProcessGroupLeader(ABC):
 
     def _watch(self) -> None:
         try:
-            pidfd = os.pidfd_open(self.pid)
-        except (AttributeError, OSError):
+            pidfd = open_pidfd(self.pid)
+        except OSError:
+            pidfd = None
+        if pidfd is None:
             threading.Thread(target=self._watch_in_thread, daemon=True, name=f"wait-{self.pid}").start()
             return
 
+        watched = pidfd
+
         def ended() -> None:
-            self._loop.remove_reader(pidfd)
-            os.close(pidfd)
+            self._loop.remove_reader(watched)
+            os.close(watched)
             self._reap()
 
-        self._loop.add_reader(pidfd, ended)
+        self._loop.add_reader(watched, ended)
 
     def _watch_in_thread(self) -> None:
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        if sys.platform == "linux" and not PORTABLE:
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        else:
+            # The system has no way to wait without reaping. A group that has members keeps its number, so another
+            # process can get it only if nothing is left to end.
+            self._popen.wait()
         with contextlib.suppress(RuntimeError):  # the loop was closed before the child ended
             self._loop.call_soon_threadsafe(self._reap)
 

@@ -6,25 +6,20 @@ pid and its start mark, and nothing here sends a signal to a pid with another ma
 The keeper's process imports this module: only the standard library, and of that not more than needed.
 """
 
-import asyncio
 import contextlib
 import os
 import re
 import signal
-import subprocess
-from collections.abc import Iterator
+import sys
 from typing import NamedTuple
 
-from fairlead.system.clock import Clock
+from fairlead.system.platform import PORTABLE
+from fairlead.system.process_list import HAS_PROC, list_processes, read_proc_file, read_process
 
-_PROC = "/proc"
-_HAS_PROC = os.path.exists(f"{_PROC}/self/stat")
 PROGRAM = "bwrap"
 """The program name of the outer process of every sandbox."""
 _SWEEPS = 10
 """How often a group is searched for members that started while it was being killed."""
-_POLL_SECONDS = 0.5
-"""Interval of the checks for a process whose end the system cannot report."""
 
 
 class Process(NamedTuple):
@@ -34,24 +29,10 @@ class Process(NamedTuple):
     started: str
 
 
-class _Stat(NamedTuple):
-    command: str
-    state: str
-    parent: int
-    group: int
-    session: int
-    start_ticks: str
-
-
 def start_mark(pid: int) -> str:
     """Return the start time of a process in the system's own format; empty if it does not exist or is a zombie."""
-    if not _HAS_PROC:
-        return _start_by_ps(pid)
-    stat = _stat(pid)
-    if stat is None or stat.state in "ZX":
-        return ""
-    # Ticks are counted from the boot: without the boot id, a process of an earlier boot could have the same mark.
-    return f"{_boot_id()}/{stat.start_ticks}"
+    found = read_process(pid)
+    return "" if found is None else found.started
 
 
 def is_alive(pid: int, started: str) -> bool:
@@ -59,28 +40,28 @@ def is_alive(pid: int, started: str) -> bool:
 
 
 def descendants(pid: int) -> list[Process]:
-    """Return all descendants of `pid`, also those that left its group; empty on a system without /proc."""
-    children: dict[int, list[int]] = {}
-    for other, stat in _processes():
-        children.setdefault(stat.parent, []).append(other)
+    """Return all descendants of `pid`, also those that left its group."""
+    children: dict[int, list[Process]] = {}
+    for listed in list_processes():
+        children.setdefault(listed.parent, []).append(Process(listed.pid, listed.started))
     found: list[Process] = []
     waiting = [pid]
     while waiting:
-        for child in children.get(waiting.pop(), []):
-            found.append(Process(child, start_mark(child)))
-            waiting.append(child)
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += [child.pid for child in below]
     return found
 
 
 def session_members(session: int) -> list[Process]:
-    """Return all processes of a terminal session, in any process group; empty on a system without /proc."""
-    return [Process(pid, start_mark(pid)) for pid, stat in _processes() if stat.session == session]
+    """Return all processes of a terminal session, in any process group."""
+    return [Process(listed.pid, listed.started) for listed in list_processes() if listed.session == session]
 
 
 def is_monitor(pid: int) -> bool:
     """Return whether this is the outer process of a sandbox (see sandbox.py). It has one child, the first process of a
     PID namespace, which starts the program; it ends when the program does, with its exit code."""
-    return _HAS_PROC and (stat := _stat(pid)) is not None and stat.command == PROGRAM
+    return HAS_PROC and (found := read_process(pid)) is not None and found.command == PROGRAM
 
 
 def program_inside(monitor: int) -> Process | None:
@@ -95,9 +76,9 @@ def signal_group(group: int, number: signal.Signals) -> None:
         kill_group(group, number)
         return
     program = program_inside(group)
-    stat = None if program is None else _stat(program.pid)
-    if stat is not None:
-        for process in _members(stat.group):
+    found = None if program is None else read_process(program.pid)
+    if found is not None:
+        for process in _members(found.group):
             kill(process, number)
 
 
@@ -158,16 +139,16 @@ class TerminalSession:
 def _members(group: int) -> list[Process]:
     """Return the living processes of a group, without a sandbox's monitor and first process."""
     return [
-        Process(pid, start_mark(pid))
-        for pid, stat in _processes()
-        if stat.group == group and stat.state not in "ZX" and stat.command != PROGRAM and _depth(pid) != (2, 1)
+        Process(listed.pid, listed.started)
+        for listed in list_processes()
+        if listed.group == group and not listed.is_zombie and listed.command != PROGRAM and _depth(listed.pid) != (2, 1)
     ]
 
 
 def _depth(pid: int) -> tuple[int, int]:
     """Return the depth of a process in PID namespaces, ours being 1, and its number in the innermost."""
     try:
-        text = _read(f"{pid}/status")
+        text = read_proc_file(f"{pid}/status")
     except (FileNotFoundError, ProcessLookupError):
         return 0, 0
     numbers = next((line.split()[1:] for line in text.splitlines() if line.startswith("NSpid:")), ["0"])
@@ -188,16 +169,17 @@ def kill_group(group: int, number: signal.Signals) -> bool:
 def kill(process: Process, number: signal.Signals) -> bool:
     """Signal exactly this process. Return False if it is gone."""
     try:
-        pidfd = os.pidfd_open(process.pid)
-    except AttributeError:
-        return _kill_by_pid(process, number)
+        pidfd = open_pidfd(process.pid)
     except OSError:
         return False
+    if pidfd is None:
+        return _kill_by_pid(process, number)
     try:
         # The descriptor is bound to the process: if the mark matches now, the signal cannot reach another process.
         if not is_alive(*process):
             return False
-        signal.pidfd_send_signal(pidfd, number)
+        if sys.platform == "linux":
+            signal.pidfd_send_signal(pidfd, number)
         return True
     except ProcessLookupError:
         return False
@@ -205,28 +187,13 @@ def kill(process: Process, number: signal.Signals) -> bool:
         os.close(pidfd)
 
 
-async def wait_gone(process: Process, clock: Clock) -> None:
-    """Return when this process, ours or not, has ended."""
-    try:
-        pidfd = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return
-    except (AttributeError, OSError):
-        while is_alive(*process):
-            await clock.sleep(_POLL_SECONDS)
-        return
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    try:
-        if not is_alive(*process):
-            return
-        loop.add_reader(pidfd, ended.set)
-        try:
-            await ended.wait()
-        finally:
-            loop.remove_reader(pidfd)
-    finally:
-        os.close(pidfd)
+def open_pidfd(pid: int) -> int | None:
+    """Return a descriptor that becomes readable when the process ends, or None where the system has none. Raises
+    OSError."""
+    if sys.platform == "linux" and not PORTABLE:
+        with contextlib.suppress(AttributeError):  # a Python that was built without it
+            return os.pidfd_open(pid)
+    return None
 
 
 def _kill_by_pid(process: Process, number: signal.Signals) -> bool:
@@ -236,39 +203,3 @@ def _kill_by_pid(process: Process, number: signal.Signals) -> bool:
         os.kill(process.pid, number)
         return True
     return False
-
-
-def _processes() -> Iterator[tuple[int, _Stat]]:
-    """Yield all processes; none on a system without /proc."""
-    for entry in os.listdir(_PROC) if _HAS_PROC else ():
-        if entry.isdigit() and (stat := _stat(int(entry))) is not None:
-            yield int(entry), stat
-
-
-def _read(name: str) -> str:
-    with open(f"{_PROC}/{name}", encoding="utf-8", errors="replace") as file:
-        return file.read()
-
-
-def _stat(pid: int) -> _Stat | None:
-    try:
-        text = _read(f"{pid}/stat")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The command name is in brackets and may contain any character, also brackets: the fields start after the last one.
-    fields = text.rpartition(")")[2].split()
-    command = text.partition("(")[2].rpartition(")")[0]
-    return _Stat(command, fields[0], int(fields[1]), int(fields[2]), int(fields[3]), fields[19])
-
-
-def _boot_id() -> str:
-    try:
-        return _read("sys/kernel/random/boot_id").strip()
-    except OSError:
-        return ""
-
-
-def _start_by_ps(pid: int) -> str:
-    output = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    state, _, start = output.stdout.strip().partition(" ")
-    return "" if state.startswith("Z") else start.strip()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from fairlead.model.errors import BadRequest, Unavailable
+from fairlead.system.platform import PORTABLE
 from fairlead.system.proctable import PROGRAM
 
 PROBE_SECONDS: Final = 20.0
@@ -232,14 +233,14 @@ def sandbox_of(program: str, folders: Iterable[str | Path], files: Iterable[str 
 
 
 def find_program() -> str:
-    """Return the path of bwrap; empty if it is not installed."""
-    return shutil.which(PROGRAM) or ""
+    """Return the path of bwrap; empty if it is not installed. Only Linux has it."""
+    return "" if PORTABLE else shutil.which(PROGRAM) or ""
 
 
 def problem_of(sandbox: Sandbox) -> str:
     """Explain why a sandbox does not work here; empty if it does. Runs it and checks what is visible inside."""
     if not sandbox.program:
-        return "bubblewrap (bwrap) is not installed"
+        return "bubblewrap (bwrap) is not installed" if sys.platform == "linux" else "bubblewrap needs Linux"
     try:
         view = sandbox.view()
         ran = subprocess.run(

@@ -4,6 +4,7 @@ On Linux inotify reports changes; on other systems, and when the limit of watche
 a second. The file and the folders above it need not exist yet.
 """
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from fairlead.system.clock import Clock
+from fairlead.system.platform import PORTABLE
 
 if TYPE_CHECKING or sys.platform == "linux":
     from asyncinotify import Inotify, Mask
@@ -136,9 +138,8 @@ class _Watch:
 
 
 def _watcher(path: Path, clock: Clock) -> _Poll | _Watch:
-    if sys.platform != "linux":
-        return _Poll(clock)
-    try:
-        return _Watch(path)
-    except OSError:  # the user's limit of watches or of watching processes is reached
-        return _Poll(clock)
+    if sys.platform == "linux" and not PORTABLE:
+        # Unless the user's limit of watches or of watching processes is reached.
+        with contextlib.suppress(OSError):
+            return _Watch(path)
+    return _Poll(clock)

@@ -8,9 +8,11 @@ from typing import Any, Final, Protocol
 
 from fairlead.keeper.client import KeeperLost
 from fairlead.model.agents import Exit
-from fairlead.system.clock import Clock, Timer
+from fairlead.system.clock import Clock, Timer, ends_within
 from fairlead.system.pipes import PipeClosed, Take
 from fairlead.system.process import StopTimeouts
+from fairlead.system.process_wait import wait_gone
+from fairlead.system.proctable import Process
 from fairlead.system.pty import PtyChild
 from fairlead.system.tasks import TaskSet
 from fairlead.terminals.memo import SavedTerminal, TerminalMemo, encode_memo
@@ -25,6 +27,9 @@ SAVE_ANSWERS: Final = 500
 """The keeper remembers the last 1,000 keys: the state is saved before an answer could be given twice."""
 WAITING_ANSWERS: Final = 64
 """Answers that may wait for a program that does not read; more are dropped."""
+
+LOST_SECONDS: Final = 10.0
+"""How long a program may take to end after its keeper was killed."""
 
 Save = Callable[[bool], SavedTerminal]
 
@@ -130,8 +135,8 @@ class KeptProgram(Protocol):
 
 
 class KeptChild:
-    """A child of the keeper. `memo`: what an earlier gateway saved of its terminal. If the keeper is lost, the program
-    counts as ended."""
+    """A child of the keeper. `memo`: what an earlier gateway saved of its terminal. If the keeper is lost, the system
+    hangs the terminal up, and the program has some seconds to end; then it counts as ended."""
 
     survives = True
 
@@ -163,6 +168,8 @@ class KeptChild:
         try:
             return await self._process.wait()
         except KeeperLost:
+            # An agent writes the end of its transcript.
+            await ends_within(self._clock, LOST_SECONDS, wait_gone(Process(self.pid, self.started), self._clock))
             return Exit()
 
     async def end(self, patience: StopTimeouts) -> Exit:

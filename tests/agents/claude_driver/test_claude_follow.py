@@ -275,6 +275,7 @@ async def test_a_process_that_ignores_sigterm_is_killed_with_its_children() -> N
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.linux
 @pytest.mark.process
 async def test_a_dial_in_process_is_ended_when_it_writes_no_more(
     tmp_path: Path, sleeper: "subprocess.Popen[bytes]"

@@ -238,6 +238,7 @@ async def test_without_system_support_for_watches_files_are_polled(
     await changes.aclose()
 
 
+@pytest.mark.linux
 async def test_a_watch_that_fails_completely_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused() -> None:
         raise OSError(errno.EPERM, "not allowed")

@@ -76,13 +76,15 @@ class AgentConnection(AgentSink):
     _resolved: dict[RequestId, ev.PermissionResolved] = field(default_factory=dict)
 
     async def started(self, child: ProcessInfo) -> None:
-        assert self._launch is not None
-        core, cause, resume = self._core, self._core.services.new_uuid(), self._launch.resume
         if child.pid:  # not for a process that a person started: a restarted gateway does not look for it
             self.child, self.process = child_name(child), child
-            await core.services.remember_child(child)
-        if self.again:
-            return
+            await self._core.services.remember_child(child)
+        if not self.again:
+            await self._log_start(child)
+
+    async def _log_start(self, child: ProcessInfo) -> None:
+        assert self._launch is not None
+        core, cause, resume = self._core, self._core.services.new_uuid(), self._launch.resume
         async with core.transaction() as transition:
             if resume:
                 transition.add(ev.SessionResumed(id=event_id(cause, "session.resumed"), agent_session=resume))
@@ -105,6 +107,9 @@ class AgentConnection(AgentSink):
         """Continue the connection of an earlier gateway to this process; return what is stored of its output."""
         self.child, self.process = child_name(child), child
         store, session = self._core.log.store, self._core.session
+        last = await store.tail(session, None, 1, ("agent.started", "agent.exited"))
+        if not any(entry.kind == "agent.started" for entry in last.entries):
+            await self._log_start(child)  # the gateway died after it had recorded the process
         page = await store.tail(session, None, RECENT_ANSWERS, ("permission.resolved",))
         for entry in page.entries:
             event = ev.decode(entry.event)

@@ -246,7 +246,6 @@ class AgentSupervisor:
         launch = child.launch or await self._plan(resume=True)
         async with self.starting:
             connection = self._connection = self.connect(launch, self.core.services.new_uuid())
-            connection.again = True
             stored = await connection.adopt(child)
             try:
                 agent = await self.kind.adopt(child, connection, stored)

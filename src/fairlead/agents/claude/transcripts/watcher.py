@@ -20,6 +20,7 @@ from fairlead.agents.claude.transcripts.reader import subagent_files, subagents_
 from fairlead.model.ids import SessionId, is_uuid
 from fairlead.model.transcripts import FileMark
 from fairlead.system.clock import Clock
+from fairlead.system.platform import PORTABLE
 
 if TYPE_CHECKING or sys.platform == "linux":
     from asyncinotify import Event, Inotify, Mask
@@ -37,7 +38,7 @@ async def watch(
 ) -> AsyncGenerator[frozenset[SessionId], None]:
     """Yield the sessions whose files change. The first batch is empty: watching has begun."""
     roots = projects(homes)
-    if sys.platform == "linux":
+    if sys.platform == "linux" and not PORTABLE:
         try:
             async for portion in _by_inotify(roots, legacy, written):
                 yield portion
