@@ -65,7 +65,11 @@ async def search(
 
     async with context.api() as api:
         id = await api.find_session(session) if session else None
-        hits = (await api.get("/v1/search", Hits, q=" ".join(words), limit=limit, session=id)).hits
+        found = await api.get("/v1/search", Hits, q=" ".join(words), limit=limit, session=id)
+    hits = found.hits
+    if found.not_searched:
+        many = "1 session is" if found.not_searched == 1 else f"{found.not_searched} sessions are"
+        hint(f"{many} not indexed yet and not searched; the gateway indexes them in the background.")
     if not hits and not context.json:
         hint("No results. New messages are indexed after a moment.")
     target = console(no_color=context.no_color)
@@ -73,7 +77,8 @@ async def search(
         if context.json:
             json_line(hit)
             continue
-        head = Text(f"{hit.session[:8]} #{hit.seq}", style="cyan")
+        place = f" #{hit.seq}" if hit.seq else ""
+        head = Text(f"{hit.session[:8]}{place}", style="cyan")
         head.append(f"  {ago(hit.at)}  {clean(hit.title)}", style="dim")
         target.print(head)
         line = Text("  ")

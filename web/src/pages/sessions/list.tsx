@@ -43,6 +43,7 @@ const groups = computed<Group[]>(() => {
 
 const words = signal("");
 const hits = signal<Hit[] | null>(null);
+const notSearched = signal(0);
 
 /** `alone`: no session is open, so the list is the main content of the page. */
 export function SessionList({ current, alone }: { current: string; alone: boolean }) {
@@ -82,8 +83,9 @@ function Search() {
       hits.value = null;
       return;
     }
-    const found = (list: Hit[]) => {
+    const found = (list: Hit[], left: number) => {
       hits.value = list;
+      notSearched.value = left;
     };
     const timer = setTimeout(() => {
       end.current = search(wanted, { limit: 60 }, found, toastError);
@@ -228,6 +230,7 @@ function Hits({ current }: { current: string }) {
     return (
       <div class="empty" role="status">
         <p>No results for “{words.value.trim()}”.</p>
+        <NotSearched />
       </div>
     );
   return (
@@ -235,6 +238,7 @@ function Hits({ current }: { current: string }) {
       <p class="hidden-visually" role="status">
         {found.length} results
       </p>
+      <NotSearched />
       {titles.length > 0 && (
         <ul>
           {titles.slice(0, 8).map((one) => (
@@ -245,9 +249,9 @@ function Hits({ current }: { current: string }) {
         </ul>
       )}
       <ul>
-        {found.map((hit) => (
-          <li key={`${hit.session}:${hit.seq}`}>
-            <Link to={`/app/s/${hit.session}?at=${hit.seq}`} class="hit">
+        {found.map((hit, index) => (
+          <li key={`${hit.session}:${hit.seq || index}`}>
+            <Link to={hitPath(hit, words.value.trim())} class="hit">
               <span class="name">{oneLine(hit.title) || "Untitled"}</span>
               <Time at={hit.at} />
               <Snippet text={hit.snippet} />
@@ -257,6 +261,18 @@ function Hits({ current }: { current: string }) {
       </ul>
     </div>
   );
+}
+
+/** Sessions of Claude Code are indexed in the background; until that is done, some are not searched. */
+function NotSearched() {
+  const left = notSearched.value;
+  if (!left) return null;
+  return <p class="list-note">{left === 1 ? "1 session is" : `${left} sessions are`} not indexed yet and not searched.</p>;
+}
+
+/** A hit in a transcript that was never opened has no place in a log yet: its session is opened with the words to find. */
+export function hitPath(hit: Pick<Hit, "session" | "seq">, words: string): string {
+  return `/app/s/${hit.session}${query(hit.seq ? { at: hit.seq } : { find: words })}`;
 }
 
 /** The matched words are between \x02 and \x03. */

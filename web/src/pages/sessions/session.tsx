@@ -23,6 +23,7 @@ export function Session({ id }: { id: string }) {
   const [rewinding, setRewinding] = useState("");
   const [finding, setFinding] = useState(false);
   const at = Number(params.value.get("at")) || 0;
+  const wanted = params.value.get("find") ?? "";
 
   useEffect(() => {
     void live.open(at || undefined);
@@ -33,6 +34,12 @@ export function Session({ id }: { id: string }) {
     // A search hit in the session that is already open.
     if (at && live.loaded.peek()) live.openAt(at).catch(toastError);
   }, [at]);
+
+  const imported = live.view.value !== null;
+  useEffect(() => {
+    // A search hit in a transcript: once its log is there, the words are found in it.
+    if (wanted && imported) setFinding(true);
+  }, [wanted, imported]);
 
   const status = wire.status.value;
   useEffect(() => {
@@ -102,7 +109,7 @@ export function Session({ id }: { id: string }) {
   return (
     <main class="main-pane session">
       <Header live={live} title={title} onFind={() => setFinding(!finding)} />
-      {finding && <FindBar live={live} onClose={() => setFinding(false)} />}
+      {finding && <FindBar live={live} words={wanted} onClose={() => setFinding(false)} />}
       <Stream live={live} acts={may("chat") ? acts : null} reveal={at} />
       {may("chat") ? <Composer live={live} /> : <p class="readonly">This device can view the session but not send messages.</p>}
       {rewinding && <Rewind live={live} message={rewinding} onClose={() => setRewinding("")} />}
