@@ -177,7 +177,7 @@ def test_run_continues_after_a_killed_gateway_without_gaps_or_duplicates(server:
 @pytest.mark.fault
 def test_text_of_a_run_is_printed_once_although_the_gateway_was_killed(server: Server) -> None:
     server.start()
-    run = background(server.env, server.project, "run", "SCRIPT:slow 16")
+    run = background(server.env, server.project, "run", "--no-quiet", "SCRIPT:slow 16")
     assert run.stdout is not None
     assert run.stderr is not None
     shown = run.stdout.read(len("tick tick"))

@@ -14,8 +14,13 @@ class Api(GatewayClient):
         return self
 
     async def find_session(self, name: str) -> str:
-        """Return the id of the session that `name` (an id or its prefix) means. Raises UsageError, Missing."""
+        """Return the id of the session that `name` (an id, its prefix, or - for the last one) means. Raises UsageError,
+        Missing."""
         wanted = name.strip().lower()
+        if wanted == "-":
+            async for last in self.sessions(archived="false", transcripts="false"):
+                return last.session
+            raise Missing("There is no session yet. Start one with: fairlead run PROMPT")
         if is_uuid(wanted):
             return wanted
         if len(wanted) < PREFIX or not set(wanted) <= set("0123456789abcdef-"):
