@@ -15,14 +15,13 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from fairlead.cli.answer_only import AnswerRenderer
 from fairlead.cli.approval_prompt import Asked, Dialog, Edit
 from fairlead.cli.client import Api
 from fairlead.cli.editor import edit_json
 from fairlead.cli.errors import Interrupted
 from fairlead.cli.output import hint, raw_line
 from fairlead.cli.printer import Printer
-from fairlead.cli.render import EventRenderer, row
+from fairlead.cli.render import AnswerRenderer, EventRenderer, row
 from fairlead.cli.rules import always
 from fairlead.client.errors import ClientError, CommandFailed, Missing, Unreachable
 from fairlead.client.watch import EventLine, Note

@@ -41,7 +41,7 @@ Scopes = Annotated[
 
 def complete_session(invoked: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Sessions for the shell's completion, newest first, with their titles. Without a gateway there are none."""
-    from fairlead.cli.completion import session_ids
+    from fairlead.cli.client import session_ids
 
     return session_ids(invoked.params, incomplete)
 

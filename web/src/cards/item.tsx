@@ -183,7 +183,7 @@ function UserText({ text }: { text: string }) {
   const cut = !all && clean.length > LONG;
   return (
     <>
-      <p class="words">{cut ? `${clean.slice(0, LONG)}…` : clean}</p>
+      <p class="words" dir="auto">{cut ? `${clean.slice(0, LONG)}…` : clean}</p>
       {cut && (
         <button type="button" class="unfold" onClick={() => setAll(true)}>
           Show all {amount(clean.length)} characters

@@ -147,9 +147,8 @@ async def _converse(
     after: int,
     quiet: bool,
 ) -> "ev.TurnEnded":
-    from fairlead.cli.answer_only import AnswerRenderer, outcome_text
     from fairlead.cli.chat_loop import ChatLoop, RunOptions
-    from fairlead.cli.render import EventRenderer
+    from fairlead.cli.render import AnswerRenderer, EventRenderer, outcome_text
     from fairlead.model import events as ev
 
     message = MessageId(str(uuid.uuid4()))

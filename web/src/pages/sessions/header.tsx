@@ -74,7 +74,7 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
     <header class="session-head">
       <Button class="to-list" label="Back to sessions" icon="back" kind="quiet" bare onClick={() => go("/app")} />
       <div class="session-title">
-        <h1 title={oneLine(title, 400)}>{oneLine(title)}</h1>
+        <h1 dir="auto" title={oneLine(title, 400)}>{oneLine(title)}</h1>
         <p title={oneLine(cwd, 400)}>
           <span class="mono">{oneLine(cwd, 200)}</span>
           {watchers > 1 && <span>{watchers} watching</span>}

@@ -212,7 +212,7 @@ function Row({ summary, current }: { summary: Summary; current: boolean }) {
       title={`${titleOf(summary)} (${state.name})`}
     >
       <span class={`dot ${state.look}`} />
-      <span class="name">{titleOf(summary)}</span>
+      <span class="name" dir="auto">{titleOf(summary)}</span>
       <Time at={summary.updated} />
       <span class="facts">
         {facts.join(" · ")}
@@ -252,7 +252,7 @@ function Hits({ current }: { current: string }) {
         {found.map((hit, index) => (
           <li key={`${hit.session}:${hit.seq || index}`}>
             <Link to={hitPath(hit, words.value.trim())} class="hit">
-              <span class="name">{oneLine(hit.title) || "Untitled"}</span>
+              <span class="name" dir="auto">{oneLine(hit.title) || "Untitled"}</span>
               <Time at={hit.at} />
               <Snippet text={hit.snippet} />
             </Link>
@@ -278,7 +278,7 @@ export function hitPath(hit: Pick<Hit, "session" | "seq">, words: string): strin
 /** The matched words are between \x02 and \x03. */
 export function Snippet({ text }: { text: string }) {
   return (
-    <span class="snippet">
+    <span class="snippet" dir="auto">
       {text.split("\x02").map((part, index) => {
         if (!index) return plain(part);
         const [found = "", after = ""] = part.split("\x03");

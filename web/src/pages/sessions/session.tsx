@@ -8,7 +8,7 @@ import { toast, toastError } from "../../parts/toast";
 import { go, params } from "../../router";
 import type { UserItem } from "../../state/items";
 import { advice } from "../../state/notes";
-import { oneLine } from "../../state/text";
+import { oneLine, textOf } from "../../state/text";
 import { may } from "../../wire/login";
 import { wire } from "../../wire/socket";
 import type { Acts } from "../../cards/item";
@@ -17,6 +17,15 @@ import { FindBar } from "./find";
 import { Header } from "./header";
 import { Rewind } from "./rewind";
 import { Stream } from "./stream";
+
+/** The first prompt stands for the title until there is one. The session's view is from before its first message. */
+function firstPrompt(live: LiveSession): string {
+  const known = live.view.value?.summary.first_prompt || summaries.value.find((one) => one.session === live.id)?.first_prompt;
+  if (known) return oneLine(known, 120);
+  if (live.before.value) return "";
+  const first = [...live.items.value, ...live.sending.value].find((one) => one.kind === "user" && one.via !== "agent");
+  return first?.kind === "user" ? oneLine(textOf(first.content), 120) : "";
+}
 
 export function Session({ id }: { id: string }) {
   const live = useMemo(() => new LiveSession(id), [id]);
@@ -48,7 +57,7 @@ export function Session({ id }: { id: string }) {
   }, [status]);
 
   const { items, facts } = live;
-  const title = facts.value.title || oneLine(live.view.value?.summary.first_prompt ?? "", 120) || "Session";
+  const title = facts.value.title || firstPrompt(live) || "New session";
   useEffect(() => {
     document.title = `${oneLine(title)} · Fairlead`;
   }, [title]);
