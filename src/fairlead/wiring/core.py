@@ -78,6 +78,7 @@ class Core:
             home=home,
             allow_bypass=config.allow_bypass,
         )
+        self.credentials = credentials
         self._session_agents = credentials.session_agents
         self.changes = SessionChanges(clock, lambda who, session: self.gateway.ownership.sees(who, session))
         self.notifications = NotificationService(

@@ -29,6 +29,8 @@ export class LiveSession {
   readonly error = signal<WireError | null>(null);
   readonly watchers = signal<string[]>([]);
   readonly typing = new Typing();
+  /** A message that the composer is to take back, to be changed and sent again. */
+  readonly draft = signal<Block[] | null>(null);
   /** Whether there are events before the window, and after it (then it does not follow the end). */
   readonly before = signal(false);
   readonly after = signal(false);

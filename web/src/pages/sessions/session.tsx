@@ -92,6 +92,9 @@ export function Session({ id }: { id: string }) {
             .catch(toastError),
       }),
       ...(rewinds && { rewind: setRewinding }),
+      edit: (item: UserItem) => {
+        live.draft.value = item.content;
+      },
       again: (item: UserItem) => {
         live.forget(item.message);
         live.send(item.content, item.via === "steer").catch(toastError);
