@@ -126,6 +126,7 @@ def measure(folder: Path, top: int) -> "tuple[list[tuple[str, int]], list[tuple[
     from fairlead.sessions.transcripts.archive import ARCHIVE, ArchiveState
     from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect
     from fairlead.stores.sqlite.errors import translating
+    from fairlead.stores.sqlite.transcript_texts import FILE as TRANSCRIPT_SEARCH
     from fairlead.transcripts.database import FILE as TRANSCRIPTS
     from fairlead.uploads.service import FOLDER as UPLOADS
 
@@ -149,6 +150,7 @@ def measure(folder: Path, top: int) -> "tuple[list[tuple[str, int]], list[tuple[
         ("sessions (fairlead.db)", _bytes(folder, DATABASE) - free * page),
         ("free space (fairlead.db)", free * page),
         ("search index", _bytes(folder, SEARCH)),
+        ("search index of transcripts", _bytes(folder, TRANSCRIPT_SEARCH)),
         ("large records", sum(_below(folder / name) for name in (SPILL, OVERSIZE))),
         ("uploads", _below(folder / UPLOADS)),
         ("stored transcripts", _bytes(folder, TRANSCRIPTS)),
