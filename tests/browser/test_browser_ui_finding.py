@@ -73,7 +73,7 @@ async def test_files_mentions_and_the_palette(harness: UiHarness) -> None:
     await desktop.accessible()
     await view.get_by_role("button", name="Show source").click()
     await expect(view).to_contain_text("# The project")
-    await page.get_by_role("link", name="src", exact=True).focus()
+    await page.locator(".files-list a", has_text="src").focus()
     await page.keyboard.press("Enter")
     await page.get_by_role("link", name="dot.png").click()
     picture = page.get_by_role("img", name="dot.png")

@@ -198,6 +198,31 @@ async def test_the_answer_says_how_many_sessions_are_not_searched(tmp_path: Path
         await without.stop()
 
 
+async def test_a_full_index_still_forgets_and_then_goes_on(tmp_path: Path) -> None:
+    async with running(tmp_path) as harness:
+        path = harness.home.write(conversation("a quagga"))
+        await harness.start()
+        assert FOUND in await found(harness, "quagga")
+        harness.index._most = await harness.texts.size()
+        write = Writer(OTHER)
+        harness.home.write([write.prompt("a zebra"), write.text("yes")], OTHER)
+
+        async def left() -> int:
+            return (await result(harness, "zebra")).not_searched
+
+        assert await eventually(harness, left) == 1
+        path.unlink()
+
+        async def gone() -> bool:
+            return FOUND not in await harness.texts.marks()
+
+        await eventually(harness, gone)
+        harness.index._most = 1 << 30
+        harness.home.write([write.prompt("an okapi")], OTHER)
+        await eventually(harness, lambda: _has(harness, "okapi"))
+        assert OTHER_ID in await found(harness, "zebra")
+
+
 class SlowClock(ManualClock):
     """Each look at the clock takes a tenth of a second; sleeps are recorded and return at once."""
 

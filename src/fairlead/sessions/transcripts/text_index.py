@@ -80,8 +80,8 @@ class TranscriptTextIndex:
 
     async def _work(self) -> None:
         try:
-            while self._waiting and not await self._is_full():
-                self._current = next(iter(self._waiting))
+            while (session := await self._next()) is not None:
+                self._current = session
                 mark = self._waiting.pop(self._current)
                 if not await self._tried(self._current, mark):
                     # Unless it has changed again meanwhile.
@@ -90,6 +90,11 @@ class TranscriptTextIndex:
         finally:
             self._current = None
             self._working = False
+
+    async def _next(self) -> SessionId | None:
+        """The next session to look at. While the index is full, only those that leave it."""
+        full = bool(self._waiting) and await self._is_full()
+        return next((session for session, mark in self._waiting.items() if mark is None or not full), None)
 
     async def _tried(self, session: SessionId, mark: FileMark | None) -> bool:
         """Index one session. False: the index cannot take more now; it is tried again with the next change."""
