@@ -86,7 +86,8 @@ function Open() {
   }, [words]);
   const known = new Map([...summaries.value, ...older].map((one) => [one.session, choiceOf(one)]));
   const all = [...known.values(), ...actions()];
-  const byText = new Map(all.map((one) => [`${one.label} ${one.about}\n${one.id}`, one]));
+  // The number keeps equal titles apart.
+  const byText = new Map(all.map((one, index) => [`${one.label} ${one.about}\n${index}`, one]));
   const wanted = words.trim();
   const found = wanted
     ? matches([...byText.keys()], wanted, MOST).map((text) => byText.get(text)!)
