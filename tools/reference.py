@@ -28,7 +28,9 @@ def commands() -> Iterator[tuple[str, Any]]:
 def _below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     yield name, command
     for child, found in getattr(command, "commands", {}).items():
-        yield from _below(f"{name} {child}", found)
+        # Aliases are hidden; the verbs of `session` are commands without that word, too.
+        if not found.hidden and name != "fairlead session":
+            yield from _below(f"{name} {child}", found)
 
 
 def command_sections() -> str:

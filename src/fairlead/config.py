@@ -100,6 +100,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     archive_bytes: Annotated[
         int, _about("Maximum size of these copies, measured by the files; the oldest are deleted first.", ge=0)
     ] = 5 << 30
+    transcript_index_bytes: Annotated[
+        int,
+        _about(
+            "Maximum size of the search index of sessions that were never opened here, newest first; 0: they are not "
+            "searched.",
+            ge=0,
+        ),
+    ] = 1 << 30
     pass_env: Annotated[
         tuple[str, ...],
         _about("Names of additional environment variables that agents get. Other variables are hidden from them."),

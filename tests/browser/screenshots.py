@@ -50,6 +50,25 @@ TODOS = [
     {"content": "Write the test that fails", "status": "completed"},
     {"content": "Run the whole suite", "status": "in_progress"},
 ]
+FILES = {
+    "README.md": "# rows\n\nReads tables of values.\n",
+    "src/cells.py": '"""The cells of a row."""\n',
+    "src/rows.py": '''"""Reads the rows of a table."""
+
+SEPARATOR = ","
+
+
+def read_row(line: str) -> list[str]:
+    """The fields of a line, which may end with a newline."""
+    end = len(line) - line.endswith("\\n")
+    return line[:end].split(SEPARATOR)
+
+
+def read_rows(text: str) -> list[list[str]]:
+    return [read_row(line) for line in text.splitlines(keepends=True)]
+''',
+    "src/table.py": '"""A table of rows."""\n',
+}
 PRINTED = """\
 \x1b[32m.......................................\x1b[0m\x1b[31mF\x1b[0m
 tests/test_rows.py::test_a_last_line_without_newline_keeps_its_field \x1b[31mFAILED\x1b[0m
@@ -170,7 +189,7 @@ async def story(harness: UiHarness, clock: StoryClock) -> str:
 async def shoot(device: Device, path: str, name: str) -> None:
     await device.open(path)
     await device.page.wait_for_load_state()
-    if "/s/" in path:
+    if "/s/" in path and "/files" not in path:
         await device.page.locator(".turn-end").last.wait_for()
         await device.page.locator(".hljs-keyword").first.wait_for()
     # The focus ring is for a person who types.
@@ -191,6 +210,13 @@ async def in_shell(device: Device, *lines: str) -> None:
         await expect(prompts).to_have_count(number)
         await device.page.locator(".xterm-helper-textarea").focus()
         await device.page.keyboard.type(f"{line}\n" if line else "")
+
+
+def write_files(folder: Path) -> None:
+    """The files of the story's project."""
+    (folder / "src").mkdir(exist_ok=True)
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
 
 
 @contextmanager
@@ -218,6 +244,8 @@ async def main() -> None:
             await eventually(waiting, bool)
             light = await harness.device("Desk", WIDE, color_scheme="light")
             await shoot(light, f"/app/s/{session}", "conversation")
+            write_files(harness.folder / "rows")
+            await shoot(light, f"/app/s/{session}/files?path=src&file=src/rows.py", "files")
             await shoot(light, "/app/approvals", "waiting")
             await shoot(light, "/app/usage", "usage")
             await shoot(light, "/app/notifications", "notifications")

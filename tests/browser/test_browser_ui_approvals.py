@@ -247,7 +247,11 @@ async def test_only_what_the_agent_can_do_is_offered(
     await expect(page.get_by_role("button", name="Queue", exact=True)).to_be_enabled()
     for name in ("Steer", "Thinking budget", "Edit…"):
         await expect(page.get_by_role("button", name=name, exact=True)).to_have_count(int(able))
-    await expect(page.locator(".user").get_by_role("button", name="Message actions")).to_have_count(int(able))
+    await page.locator(".user").get_by_role("button", name="Message actions").click()
+    await expect(page.get_by_role("menuitem", name="Edit and send again")).to_be_visible()
+    for name in ("Fork from here", "Restore files…"):
+        await expect(page.get_by_role("menuitem", name=name)).to_have_count(int(able))
+    await page.keyboard.press("Escape")
     picture: FilePayload = {"name": "dot.png", "mimeType": "image/png", "buffer": base64.b64decode(DOT)}
     await page.get_by_label("Files to attach").set_input_files(picture)
     if able:

@@ -56,7 +56,12 @@ async def test_events_of_other_sessions_are_toasted_and_stay_in_the_feed(harness
     await agent.result()
     await desktop.open("/app/notifications")
     feed = desktop.page.locator(".feed-entry")
-    await expect(feed.filter(has_text="was allowed by owner (Desk)")).to_be_visible()
+    # A settled request is folded away.
+    outcome = feed.filter(has_text="was allowed by owner (Desk)")
+    await expect(outcome).to_be_hidden()
+    await expect(feed.filter(has_text="needs your answer")).to_have_count(0)
+    await desktop.page.get_by_text("1 settled request").click()
+    await expect(outcome).to_be_visible()
     done = feed.filter(has_text="Turn completed")
     await expect(done).to_be_visible()
     await desktop.accessible()

@@ -204,15 +204,15 @@ async def test_a_gateway_killed_and_restarted_mid_stream_loses_and_repeats_nothi
         await gateway.http.aclose()
 
 
-def transcript(folder: Path, rows: int) -> None:
+def transcript(folder: Path, rows: int, animal: str = "narwhal", first: str = "2222") -> None:
     """Write a session of another program: that many messages, alternating questions and answers."""
-    session = "22222222-2222-4222-8222-222222222222"
+    session = f"{first}2222-2222-4222-8222-222222222222"
     home = folder / "elsewhere" / "projects" / "-work"
-    home.mkdir(parents=True)
+    home.mkdir(parents=True, exist_ok=True)
     parent = None
     with (home / f"{session}.jsonl").open("w") as file:
         for number in range(rows):
-            own = f"33333333-3333-4333-8333-{number:012d}"
+            own = f"{first}3333-3333-4333-8333-{number:012d}"
             row: dict[str, Any] = {"parentUuid": parent, "uuid": own, "sessionId": session, "version": "2.1.120"}
             row |= {"timestamp": f"2026-01-{1 + number // 1440:02d}T{number // 60 % 24:02d}:{number % 60:02d}:00.000Z"}
             row |= {"cwd": str(folder / "work"), "isSidechain": False, "userType": "external"}
@@ -227,7 +227,7 @@ def transcript(folder: Path, rows: int) -> None:
                 }
                 row |= {"type": "assistant", "message": {**message, "stop_reason": "end_turn", "usage": {}}}
             else:
-                special = " about the narwhal" if number == 10 else ""
+                special = f" about the {animal}" if number == 10 else ""
                 row |= {"type": "user", "message": {"role": "user", "content": f"question {number}{special}"}}
             file.write(json.dumps(row) + "\n")
             parent = own
@@ -246,11 +246,19 @@ async def test_a_long_session_opens_at_its_end_scrolls_both_ways_and_is_searched
 ) -> None:
     rows = 1400
     transcript(tmp_path, rows)
+    transcript(tmp_path, 400, "walrus", "4444")
     homes = (str(tmp_path / "elsewhere"),)
     async with open_ui(chromium, tmp_path, monkeypatch, scripted=False, claude_homes=homes) as harness:
         desktop = await harness.device()
         page = desktop.page
-        await page.get_by_role("link", name="question 0").click()
+        # A hit in a session that was never opened: it is opened, and the words are shown in their place.
+        await page.get_by_label("Search all sessions").fill("walrus")
+        await page.locator(".hit").click()
+        await expect(page.locator(".item.found")).to_contain_text("question 10 about the walrus")
+        await expect(page.locator(".item.found")).to_be_in_viewport()
+        await page.get_by_label("Search all sessions").fill("")
+        # By its address, before the list is known.
+        await desktop.open("/app/s/22222222-2222-4222-8222-222222222222")
         await expect(page.get_by_text(f"answer {rows - 1}", exact=True)).to_be_in_viewport()
         await expect(page.locator(".follow-status")).to_have_attribute("data-following", "live")
         await expect(page.get_by_text(f"answer {rows - 1}", exact=True)).to_be_in_viewport()

@@ -17,7 +17,7 @@ def new_session(fairlead: Fairlead, prompt: str = "SCRIPT:text hello") -> str:
 
 
 def test_run_prints_the_answer_and_exits_0(fairlead: Fairlead, gateway: CliGateway) -> None:
-    ran = fairlead("run", "SCRIPT:text hello")
+    ran = fairlead("run", "--no-quiet", "SCRIPT:text hello")
     assert ran.code == 0
     assert ran.out.startswith("Hello from the scripted model. hello\n— completed")
     assert "session " in ran.err
@@ -36,7 +36,7 @@ def test_run_json_is_one_event_a_line_from_the_first_to_the_end_of_the_turn(
 
 
 def test_a_failed_turn_exits_1(fairlead: Fairlead, gateway: CliGateway) -> None:
-    ran = fairlead("run", "SCRIPT:error 400")
+    ran = fairlead("run", "--no-quiet", "SCRIPT:error 400")
     assert ran.code == 1
     assert "— failed" in ran.out
 

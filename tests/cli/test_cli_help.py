@@ -3,12 +3,15 @@
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+import typer
 
 from cli.conftest import Fairlead
 from fairlead import config
 from fairlead.cli.errors import ExitCode
+from fairlead.cli.main import app
 from tools import reference
 
 COMMANDS = [name for name, _ in reference.commands()]
@@ -17,14 +20,15 @@ LEAVES = {name for name, command in reference.commands() if not hasattr(command,
 PROMISED = {
     *("serve", "run", "ls", "attach", "send", "permit", "logs", "search", "import", "trust", "login", "backup"),
     *("restore", "du", "prune", "doctor", "token add", "token ls", "token revoke", "user add", "config show"),
-    *("user list", "user passwd", "user remove", "user invite"),
+    *("user ls", "user passwd", "user rm", "user invite"),
+    *("interrupt", "close", "rename", "archive", "fork", "export", "rm"),
     "hook",
     "acp",
     "mcp",
     "hand-over",
     "share",
     "terminal",
-    *("plugins enable", "plugins disable", "agents add"),
+    *("plugins ls", "plugins enable", "plugins disable", "agents ls", "agents add"),
     *("claude", "wrap", "shim install"),
     *("stop", "drain", "service install", "service status", "service uninstall", "keeper run"),
 }
@@ -43,6 +47,34 @@ def test_the_help_of_every_command_has_an_example_that_names_it(name: str, fairl
     assert ran.code == 0
     examples = ran.out.partition("Examples:\n")[2]
     assert f"{name} " in f"{examples} " or f"{name}\n" in examples
+
+
+WITHOUT_JSON = {
+    *("serve", "keeper run", "acp", "mcp", "hook", "claude", "wrap", "terminal"),
+    *("export", "service install", "service uninstall"),
+}
+"""Programs that run until they are ended or speak another protocol on stdout, and commands without a result."""
+
+
+def test_every_command_with_a_result_has_json() -> None:
+    without = {
+        name.removeprefix("fairlead ")
+        for name, command in reference.commands()
+        if name in LEAVES and not any("--json" in param.opts for param in command.params)
+    }
+    assert without == WITHOUT_JSON
+
+
+def test_the_word_session_may_be_left_out_and_old_names_still_work(fairlead: Fairlead) -> None:
+    commands: Any = typer.main.get_command(app)
+    verbs = set(commands.commands["session"].commands)
+    assert verbs == {
+        *("run", "ls", "search", "attach", "send", "hand-over", "share", "terminal", "logs", "permit"),
+        *("interrupt", "close", "rename", "archive", "fork", "export", "rm"),
+    }
+    assert verbs <= set(commands.commands)
+    for old in (("user", "list"), ("user", "remove"), ("token", "rm"), ("plugins",), ("agents",)):
+        assert fairlead(*old, "--help").code == 0
 
 
 @pytest.mark.parametrize("name", sorted(LEAVES - {PASSES_ALL}))

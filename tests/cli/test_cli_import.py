@@ -10,6 +10,7 @@ import pytest
 from agents.claude_transcripts.transcript_files import conversation, line, lines
 from cli.conftest import CliGateway, Fairlead
 from fairlead.cli.commands.imports import files_below
+from fairlead.clients.native.schemas import Hits
 
 
 def written(gateway: CliGateway, words: str, data: bytes = b"") -> str:
@@ -117,3 +118,26 @@ def test_search_finds_tool_results(gateway: CliGateway, fairlead: Fairlead) -> N
         if hits:
             break
     assert [(hit["session"], hit["kind"]) for hit in hits] == [(session, "tool.ended")]
+
+
+def test_search_finds_a_session_that_was_never_opened_and_says_what_is_not_searched_yet(
+    gateway: CliGateway, fairlead: Fairlead
+) -> None:
+    session = written(gateway, "capybara question")
+    for _ in range(400):
+        found = fairlead("search", "capybara", "--json")
+        if found.lines:
+            break
+    assert {(hit["session"], hit["seq"]) for hit in found.lines} == {(session, 0)}
+    shown = fairlead("search", "capybara").out
+    assert f"{session[:8]}  " in shown and "#0" not in shown
+    assert listed(fairlead, session, "--all") == "transcript"
+
+
+def test_search_says_how_many_sessions_are_not_indexed(fairlead: Fairlead, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(*_: object, **__: object) -> Hits:
+        return Hits((), 2)
+
+    monkeypatch.setattr("fairlead.cli.client.Api.get", answer)
+    ran = fairlead("search", "heron", "--url", "http://127.0.0.1:9", "--token", "x")
+    assert "2 sessions are not indexed yet and not searched" in ran.err

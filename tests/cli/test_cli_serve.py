@@ -1,6 +1,7 @@
 """`fairlead serve` as a process: its start, the address that it publishes, its shutdown and its restart."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -41,7 +42,22 @@ def test_serve_prints_its_address_and_shuts_down_cleanly(server: Server, how: si
     ):
         assert part in output
     assert secret not in output
+    assert "#login=" not in output, "a log gets no link"
     assert not (server.data / "server.json").exists()
+
+
+def test_on_a_terminal_serve_prints_a_link_that_signs_a_browser_in_once(server: Server) -> None:
+    words = ("serve", "--agent", "demo", "--port", str(server.port))
+    with Terminal(server.env, server.project, *words) as terminal:
+        terminal.wait_for("#login=")
+        terminal.wait_for("Ctrl-C stops the gateway.")
+        code = re.search(r"#login=(\S+)", terminal.text)
+        assert code is not None
+        url = f"http://127.0.0.1:{server.port}/v1/login"
+        answers = [httpx2.post(url, json={"code": code[1], "name": "x"}, trust_env=False) for _ in range(2)]
+        assert [answer.is_success for answer in answers] == [True, False]
+        terminal.type("\x03")
+        assert terminal.end() == 0
 
 
 def test_second_gateway_on_the_same_folder_is_refused_and_names_the_first(server: Server) -> None:
@@ -177,7 +193,7 @@ def test_run_continues_after_a_killed_gateway_without_gaps_or_duplicates(server:
 @pytest.mark.fault
 def test_text_of_a_run_is_printed_once_although_the_gateway_was_killed(server: Server) -> None:
     server.start()
-    run = background(server.env, server.project, "run", "SCRIPT:slow 16")
+    run = background(server.env, server.project, "run", "--no-quiet", "SCRIPT:slow 16")
     assert run.stdout is not None
     assert run.stderr is not None
     shown = run.stdout.read(len("tick tick"))

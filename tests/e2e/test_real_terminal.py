@@ -94,7 +94,7 @@ async def test_turns_and_tools_in_one_terminal(
 ) -> None:
     await a_plain_turn(harness, version)
     harness.scene()
-    await a_tool_is_allowed_denied_changed_and_remembered(harness, model)
+    await a_tool_is_allowed_denied_changed_and_remembered(harness, model, version)
     harness.scene()
     await a_subagents_work_is_shown_inside_it(harness)
 
@@ -218,11 +218,16 @@ async def interrupts(harness: GatewayHarness, model: ScriptedModel) -> None:
 # --- permissions
 
 
-async def a_tool_is_allowed_denied_changed_and_remembered(harness: GatewayHarness, model: ScriptedModel) -> None:
+async def a_tool_is_allowed_denied_changed_and_remembered(
+    harness: GatewayHarness, model: ScriptedModel, version: str
+) -> None:
     made = [harness.cwd / name for name in ("allowed", "denied", "asked", "changed", "always")]
     await harness.send(f"SCRIPT:bash touch {made[0]}")
     asked = await harness.until("permission.asked")
     assert asked["call"] == harness.all("tool.called")[0]["call"], "the call is told before anybody is asked about it"
+    if since(version, "2.1.120"):
+        # A person who sits at the terminal is told how to answer.
+        await Person(harness).sees(f"fairlead permit {harness.session[:8]}")
     await harness.answer(asked)
     await harness.until("turn.ended")
     await harness.send(f"SCRIPT:bash touch {made[1]}")

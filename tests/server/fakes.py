@@ -163,8 +163,10 @@ class FakeGateway:
                 self._known(session)
                 lines = tuple(msgspec.Raw(b'{"seq":%d,%s' % (e.seq, e.event[1:])) for e in self.logs[session])
                 return q.EventPage(session=session, log_id=LOG_ID, head=self.head(session), events=lines)
-            case q.ListPermissions() | q.ReadQueue() | q.SearchText():
+            case q.ListPermissions() | q.ReadQueue():
                 return ()
+            case q.SearchText():
+                return q.SearchResult()
             case q.ReadUsage():
                 return q.UsageView()
             case q.FindPermission(request=request):

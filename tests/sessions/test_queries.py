@@ -172,8 +172,8 @@ async def test_sessions_are_listed_and_their_text_is_found(harness: CoreHarness)
     page = await harness.gateway.ask(ANN, q.ListSessions(SessionFilter()))
     assert [summary.session for summary in page.sessions] == [SESSION]
     await harness.store.wait_indexed()
-    hits = await harness.gateway.ask(ANN, q.SearchText("answer"))
-    assert [hit.session for hit in hits] == [SESSION]
+    found = await harness.gateway.ask(ANN, q.SearchText("answer"))
+    assert [hit.session for hit in found.hits] == [SESSION]
 
 
 async def test_unknown_sessions_are_not_found_and_leave_nothing_behind(harness: CoreHarness) -> None:

@@ -282,3 +282,29 @@ async def test_git_shows_nothing_of_closed_files_in_a_repository(place: Place) -
     # A name is taken literally, not as a pattern.
     nothing = await place.git("diff", ":(glob)**")
     assert nothing.data == b""
+
+
+async def test_within_a_folder_nothing_outside_it_is_read_or_listed(place: Place) -> None:
+    sub, beside = place.project / "sub", place.project / "beside"
+    sub.mkdir()
+    beside.mkdir()
+    (beside / "secret.txt").write_text("no")
+    (sub / "own.txt").write_text("yes")
+    (sub / "out").symlink_to(beside)
+    (sub / "file-out").symlink_to(beside / "secret.txt")
+    (sub / "in").symlink_to(sub / "own.txt")
+    within = str(sub)
+
+    async def read(path: str) -> bytes:
+        data: bytes = await place.does[ReadFile](ANN, ReadFile(within, path, within=within))
+        return data
+
+    assert await read("own.txt") == await read("in") == b"yes"
+    for path in ("../beside/secret.txt", "out/secret.txt", "file-out", str(beside / "secret.txt"), "own.txt\0"):
+        with pytest.raises((NotFound, BadRequest)):
+            await read(path)
+    tree: tuple[FileEntry, ...] = await place.does[ReadTree](ANN, ReadTree(within, within=within))
+    assert [entry.name for entry in tree] == ["in", "own.txt"]
+    for folder in (beside, sub / "out", sub / ".."):
+        with pytest.raises(NotFound):
+            await place.does[ReadTree](ANN, ReadTree(str(folder), within=within))

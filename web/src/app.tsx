@@ -10,6 +10,7 @@ import { Button } from "./parts/button";
 import { Icon } from "./parts/icon";
 import "./notify";
 import { HelpSheet, helpShown, useKeys } from "./parts/keys";
+import { Palette } from "./parts/palette";
 import { Toasts } from "./parts/toast";
 import { Link, address, fits, go } from "./router";
 import { may, me, signedIn } from "./wire/login";
@@ -63,6 +64,7 @@ export function App() {
       <Connection />
       <Toasts />
       <HelpSheet />
+      <Palette />
     </div>
   );
 }

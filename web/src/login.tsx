@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 import { Button } from "./parts/button";
 import { Field } from "./parts/field";
 import { signIn } from "./wire/login";
+import { wasSignedOut } from "./wire/rest";
 
 export const loginError = signal("");
 const busy = signal(false);
@@ -32,6 +33,11 @@ export function Login() {
     <main class="login">
       <form onSubmit={(event) => void use(event)}>
         <h1>Fairlead</h1>
+        {wasSignedOut.value && (
+          <p class="banner wait" role="status">
+            You were signed out: this device was revoked, or its access has ended.
+          </p>
+        )}
         <p>
           This browser is not signed in. Run <code>fairlead login</code> on the gateway's machine, then open the link that
           it prints or paste it here. The link works once and expires after ten minutes.

@@ -27,6 +27,11 @@ export const PAGES: Page[] = [
     load: () => import("./pages/sessions"),
   },
   {
+    paths: ["/app/s/:session/files"],
+    title: "Files",
+    load: () => import("./pages/files"),
+  },
+  {
     paths: ["/app/approvals"],
     title: "Waiting for you",
     nav: { icon: "waiting", to: "/app/approvals", label: "Waiting", key: "w" },

@@ -42,6 +42,14 @@ describe("a command's output", () => {
     expect(lines("a\n\nb")).toEqual(["a", "", "b"]);
   });
 
+  it("exchanges the colours of reversed text, also the page's own", () => {
+    const looks = (text: string) => screen(text)[0]!.map((run) => run.look);
+    expect(looks("\x1b[7mx\x1b[27my")).toEqual(["ap ki", ""]);
+    expect(looks("\x1b[31;7mx")).toEqual(["ap k1"]);
+    expect(looks("\x1b[42;7;1mx")).toEqual(["a2 b ki"]);
+    expect(looks("\x1b[31;42;7mx\x1b[0my")).toEqual(["a2 k1", ""]);
+  });
+
   it("has colours and nothing else of the control sequences", () => {
     expect(screen("\x1b[1;31mred\x1b[0m ok")).toEqual([
       [

@@ -21,7 +21,7 @@ from fairlead.cli.editor import edit_json
 from fairlead.cli.errors import Interrupted
 from fairlead.cli.output import hint, raw_line
 from fairlead.cli.printer import Printer
-from fairlead.cli.render import EventRenderer, row
+from fairlead.cli.render import AnswerRenderer, EventRenderer, row
 from fairlead.cli.rules import always
 from fairlead.client.errors import ClientError, CommandFailed, Missing, Unreachable
 from fairlead.client.watch import EventLine, Note
@@ -59,7 +59,12 @@ class ChatLoop:
     leaves."""
 
     def __init__(
-        self, api: Api, view: SessionView, printer: Printer, renderer: EventRenderer, options: RunOptions
+        self,
+        api: Api,
+        view: SessionView,
+        printer: Printer,
+        renderer: EventRenderer | AnswerRenderer,
+        options: RunOptions,
     ) -> None:
         self._api = api
         self.session = view.summary.session
@@ -269,6 +274,8 @@ class ChatLoop:
                 self._over = True
             elif self._options.chat and text and text.strip():
                 await self._send(text)
+            elif text is None and self._mine is not None:
+                raise self._leaving()
             return
         if text is None:
             raise CommandFailed(
@@ -314,12 +321,12 @@ class ChatLoop:
         return Interrupted(f"Left; the session continues. Return with: fairlead attach {self.session}")
 
     async def _ctrl_c(self) -> None:
-        """Interrupt the turn; a second Ctrl-C leaves it running."""
+        """Interrupt the turn; a second Ctrl-C does not wait for its end."""
         if self._mine is None and (self._turn is None or not self._options.chat):
             raise self._leaving()
         self._interrupted = True
         self._printer.fresh()
-        hint("— interrupting; Ctrl-C again leaves it running")
+        hint("— interrupting; Ctrl-C again does not wait for the end of the turn")
         try:
             if self._mine is None or self._my_turn is not None or not await self._withdraw(self._mine):
                 await self._api.session(self.session).interrupt()

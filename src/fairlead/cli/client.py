@@ -1,10 +1,20 @@
 """The gateway's client as the commands use it: it finds sessions by the beginning of their ids."""
 
-from fairlead.client.errors import Missing, UsageError
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from fairlead.cli.sanitize import one_line
+from fairlead.client.endpoint import EndpointOptions
+from fairlead.client.errors import ClientError, Missing, UsageError
 from fairlead.client.gateway_client import GatewayClient
+from fairlead.model.errors import FairleadError
 from fairlead.model.ids import is_uuid
 from fairlead.model.queries import EventPage
 
+COMPLETIONS = 50
+COMPLETION_SECONDS = 2.0
+"""A person waits for completions with a finger on the key."""
 PREFIX = 4
 """Minimum length of a session id prefix, which names a session if no other id begins with it."""
 
@@ -14,8 +24,13 @@ class Api(GatewayClient):
         return self
 
     async def find_session(self, name: str) -> str:
-        """Return the id of the session that `name` (an id or its prefix) means. Raises UsageError, Missing."""
+        """Return the id of the session that `name` (an id, its prefix, or - for the last one) means. Raises UsageError,
+        Missing."""
         wanted = name.strip().lower()
+        if wanted == "-":
+            async for last in self.sessions(archived="false", transcripts="false"):
+                return last.session
+            raise Missing("There is no session yet. Start one with: fairlead run PROMPT")
         if is_uuid(wanted):
             return wanted
         if len(wanted) < PREFIX or not set(wanted) <= set("0123456789abcdef-"):
@@ -39,3 +54,26 @@ class Api(GatewayClient):
                 break
             before = page.next
         return found
+
+
+# --- completion in the shell: quiet and quick, whatever is wrong
+
+
+def session_ids(given: Mapping[str, Any], incomplete: str) -> list[tuple[str, str]]:
+    """Return (id, title) of the newest sessions that begin so. `given`: the options that were typed so far."""
+    endpoint = EndpointOptions(given.get("url"), given.get("token"), given.get("data"))
+    try:
+        return asyncio.run(_found(endpoint, incomplete.strip().lower()))
+    except (ClientError, FairleadError, OSError, TimeoutError):
+        return []
+
+
+async def _found(endpoint: EndpointOptions, prefix: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    async with asyncio.timeout(COMPLETION_SECONDS), Api(endpoint.find) as api:
+        async for one in api.sessions(archived="any" if prefix else "false", transcripts="true" if prefix else "false"):
+            if one.session.startswith(prefix):
+                found.append((one.session, one_line(one.title or one.first_prompt, 60)))
+            if len(found) == COMPLETIONS:
+                break
+    return found

@@ -103,11 +103,30 @@ app = typer.Typer(
 )
 
 
-def command(*lines: str, name: str | None = None, group: typer.Typer = app, **shared: bool) -> Callable[[F], F]:
-    """Register a function as a command, with the lines of its examples and the options of `with_context`."""
+sessions = typer.Typer(
+    name="session", help="The commands on sessions; the word session may be left out.", no_args_is_help=True
+)
+
+
+def command(
+    *lines: str,
+    name: str | None = None,
+    group: typer.Typer = app,
+    aliases: Sequence[str] = (),
+    session: bool = False,
+    **shared: bool,
+) -> Callable[[F], F]:
+    """Register a function as a command, with the lines of its examples and the options of `with_context`.
+
+    `aliases`: further names, which the help does not list. `session`: also a verb of `fairlead session`."""
 
     def register(function: F) -> F:
-        group.command(name, epilog=examples(*lines))(with_context(function, **shared))
+        made = with_context(function, **shared)
+        group.command(name, epilog=examples(*lines))(made)
+        for alias in aliases:
+            group.command(alias, epilog=examples(*lines), hidden=True)(made)
+        if session:
+            sessions.command(name, epilog=examples(*lines))(made)
         return function
 
     return register

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from fairlead.cli.context import app
+from fairlead.cli.context import app, examples, sessions
 from fairlead.cli.errors import ExitCode, exit_code, from_error
 from fairlead.cli.output import hint
 from fairlead.client.errors import ClientError, CommandFailed
@@ -20,12 +20,13 @@ from fairlead.model.errors import FairleadError
 __all__ = ["app", "main"]
 
 MODULES = (
-    *("serve", "stop", "run", "ls", "session", "permit", "trust", "plugins", "accounts"),
+    *("serve", "stop", "run", "ls", "session", "session_verbs", "permit", "trust", "plugins", "accounts"),
     *("service", "keeper", "imports", "data_folder", "configuration", "agents", "shim", "acp", "doctor", "hook", "mcp"),
 )
 """The modules that define the commands, in the order of the help."""
 for module in MODULES:
     import_module(f"fairlead.cli.commands.{module}")
+app.add_typer(sessions, epilog=examples("fairlead session ls", 'fairlead session rename 3f2a "The parser"'))
 
 
 def _version(wanted: bool) -> None:

@@ -37,7 +37,21 @@ ConfigFile = Annotated[
 Scopes = Annotated[
     list[str] | None, typer.Option("--scope", metavar="SCOPE[,SCOPE]", help="view, chat, approve, terminal, admin.")
 ]
-SessionArg = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or at least 4 of its first characters.")]
+
+
+def complete_session(invoked: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Sessions for the shell's completion, newest first, with their titles. Without a gateway there are none."""
+    from fairlead.cli.client import session_ids
+
+    return session_ids(invoked.params, incomplete)
+
+
+_SESSION = "A session's id, or at least 4 of its first characters; - is the session used last."
+SessionArg = Annotated[str, typer.Argument(metavar="ID", help=_SESSION, autocompletion=complete_session)]
+SessionArgs = Annotated[list[str], typer.Argument(metavar="ID", help=_SESSION, autocompletion=complete_session)]
+SessionOption = Annotated[
+    str | None, typer.Option("--session", metavar="ID", help=_SESSION, autocompletion=complete_session)
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 
+LAST_COLUMN = 24
+"""Room that the last column of a table has at least, where spare columns can be left out for it."""
+
+
 def console(*, no_color: bool = False, err: bool = False, file: IO[str] | None = None) -> "Console":
     """Return a console that never interprets markup, and respects NO_COLOR and a missing terminal."""
     from rich.console import Console
@@ -76,21 +80,37 @@ def progress_bar(title: str, *columns: "ProgressColumn") -> "Progress":
     return Progress(*shown, console=target, transient=True, disable=not target.is_terminal)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, no_color: bool = False) -> None:
-    """Print rows in columns. On a terminal the last column is cut to the width; in a pipe nothing is cut."""
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, no_color: bool = False, spare: Sequence[str] = ()
+) -> None:
+    """Print rows in columns. On a terminal the last column is cut to the width; in a pipe nothing is cut. `spare` are
+    the columns that a narrow terminal does not show, in this order, so that the last column keeps some room."""
     from rich.cells import cell_len, set_cell_size
     from rich.text import Text
 
     target = console(no_color=no_color)
-    cells = [[clean(cell).replace("\n", " ").replace("\t", " ") for cell in line] for line in rows]
-    widths = [max(cell_len(line[i]) for line in [list(head), *cells]) for i in range(len(head))]
+    lines = [list(head), *([clean(cell).replace("\n", " ").replace("\t", " ") for cell in line] for line in rows)]
+    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(head))]
     room = target.width if target.is_terminal else None
-    for number, line in enumerate([list(head), *cells]):
+    shown = list(range(len(head))) if room is None else columns_shown(head, widths, room, spare)
+    lines, widths = [[line[i] for i in shown] for line in lines], [widths[i] for i in shown]
+    for number, line in enumerate(lines):
         parts = [set_cell_size(cell, widths[i]) for i, cell in enumerate(line[:-1])]
         text = "  ".join([*parts, line[-1]])
         if room is not None and cell_len(text) > room:
             text = set_cell_size(text, room - 1) + "…"
         target.print(Text(text.rstrip(), style="bold" if number == 0 else ""))
+
+
+def columns_shown(head: Sequence[str], widths: Sequence[int], room: int, spare: Sequence[str]) -> list[int]:
+    """Choose the columns for a terminal of `room` columns: spare ones are left out until the last one has its room."""
+    shown = list(range(len(head)))
+    needed = min(widths[-1], LAST_COLUMN)
+    for name in spare:
+        if sum(widths[i] + 2 for i in shown[:-1]) + needed <= room:
+            break
+        shown.remove(head.index(name))
+    return shown
 
 
 def ago(at: int, now_ms: int | None = None) -> str:

@@ -86,6 +86,17 @@ class GatewayClient:
                 raise CommandFailed(f"{self._endpoint.url} sent an invalid answer: {error}") from error
         raise response_error(answer.status_code, answer.content, self._endpoint.url)
 
+    async def download(self, path: str, **query: Any) -> AsyncIterator[bytes]:
+        """Yield the body of an answer as it arrives, however long it is."""
+        try:
+            async with self._http.stream("GET", path, params=query) as answer:
+                if not answer.is_success:
+                    raise response_error(answer.status_code, await answer.aread(), self._endpoint.url)
+                async for chunk in answer.aiter_bytes():
+                    yield chunk
+        except httpx2.TransportError as error:
+            raise unreachable(self._endpoint.url, error) from error
+
     async def get(self, path: str, kind: type[T], /, **query: Any) -> T:
         wanted = {name: value for name, value in query.items() if value not in (None, "")}
         return await self.call("GET", path, kind, query=wanted)

@@ -59,7 +59,7 @@ class ReadUsage(QueryBase["UsageView"], frozen=True):
     session: SessionId | None = None
 
 
-class SearchText(QueryBase[tuple[SearchHit, ...]], frozen=True):
+class SearchText(QueryBase["SearchResult"], frozen=True):
     words: str
     limit: int = 20
     session: SessionId | None = None
@@ -186,6 +186,15 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The capabilities that it does not have."""
 
 
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`sessions`: the summaries of the sessions of the hits. `not_searched`: how many sessions of this user are not
+    indexed yet, or not to their end."""
+
+    hits: tuple[SearchHit, ...] = ()
+    sessions: tuple[Summary, ...] = ()
+    not_searched: int = 0
+
+
 class PendingView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: SessionId
     seq: int
@@ -258,7 +267,8 @@ class HandoverView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The current state of one session, with the cursor from which a subscription continues without a gap."""
+    """The current state of one session, with the cursor from which a subscription continues without a gap.
+    `importing`: its log does not have all of its transcript yet."""
 
     summary: Summary
     log_id: str
@@ -270,6 +280,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     rules: tuple[str, ...] = ()
     watchers: tuple[str, ...] = ()
     handover: HandoverView | None = None
+    importing: bool = False
     cannot: tuple[str, ...] = ()
     """The capabilities that this session's agent does not have."""
 
@@ -285,10 +296,12 @@ class EventPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TranscriptPreview(msgspec.Struct, frozen=True, kw_only=True):
-    """`events` have no seq: they are in no log, and the turns and calls that began before them are not known."""
+    """`events` have no seq: they are in no log, and the turns and calls that began before them are not known.
+    `importing`: the log does not have all of the file yet."""
 
     session: SessionId
     events: tuple[msgspec.Raw, ...]
+    importing: bool = False
 
 
 class UsageView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

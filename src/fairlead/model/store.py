@@ -232,7 +232,8 @@ class SessionPage(msgspec.Struct, frozen=True):
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """An entry found by full-text search; `snippet` has the words between `\\x02` and `\\x03`."""
+    """An entry found by full-text search; `snippet` has the words between `\\x02` and `\\x03`. `seq` is 0 for a text of
+    a transcript that was never opened: it is in no log yet."""
 
     session: SessionId
     seq: int

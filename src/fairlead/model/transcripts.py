@@ -154,12 +154,19 @@ class Transcripts(Protocol):
         """The current summary of the session's file."""
 
     async def reader(
-        self, session: SessionId, place: bytes = b"", *, after: str = "", since: str = "", path: str = ""
+        self,
+        session: SessionId,
+        place: bytes = b"",
+        *,
+        after: str = "",
+        since: str = "",
+        path: str = "",
+        keep_large: bool = True,
     ) -> TranscriptReader:
         """Open a reader at `place`, and not before the prompt `after` (at the file's end, if it has no such prompt).
 
         `since`: start at that prompt; NotFound if the file does not have it yet. `path`: a file in another place.
-        NotFound."""
+        `keep_large` false: lines above the limit are not copied, only their beginning is read. NotFound."""
 
     async def shared(
         self, session: SessionId, records: AsyncIterator[tuple[int, Record]], path: str = ""
@@ -178,3 +185,51 @@ class Transcripts(Protocol):
 
     async def last_rows(self, session: SessionId, limit: int) -> Sequence[Record]:
         """The last rows; the cost does not depend on the size of the file."""
+
+
+class IndexedEvent(msgspec.Struct, frozen=True):
+    """An encoded event of a transcript, for the search index."""
+
+    at: int
+    kind: str
+    event: bytes
+
+
+class TextHit(msgspec.Struct, frozen=True):
+    """A text found in a transcript; `snippet` has the words between `\\x02` and `\\x03`."""
+
+    session: SessionId
+    at: int
+    kind: str
+    snippet: str
+
+
+class TranscriptTexts(Protocol):
+    """The search index of transcripts that have no log yet. It can be made again from the files at any time."""
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of events that have searchable text."""
+
+    async def marks(self) -> dict[SessionId, FileMark | None]:
+        """The sessions in the index, each with the mark of its file as of the last time that all of it was indexed."""
+
+    async def place(self, session: SessionId) -> bytes:
+        """The position up to which the session's files are indexed; empty if nothing is."""
+
+    async def add(
+        self, session: SessionId, events: Sequence[IndexedEvent], place: bytes, mark: FileMark | None = None
+    ) -> None:
+        """Store the texts of these events together with the position after them. `mark`: all of the file is indexed
+        now."""
+
+    async def remove(self, session: SessionId) -> None: ...
+
+    async def size(self) -> int:
+        """The bytes that the index takes on the disk."""
+
+    async def search(
+        self, words: str, limit: int, skip: int = 0, session: SessionId | None = None
+    ) -> Sequence[TextHit]:
+        """Texts with every word, best first; the last word may be a prefix. Whether a person may see a hit is for the
+        caller to check."""

@@ -12,7 +12,7 @@ from fairlead.model.events import Event
 from fairlead.model.ids import SessionId
 from fairlead.model.policy import Rule
 from fairlead.model.store import Store
-from fairlead.model.transcripts import Transcripts
+from fairlead.model.transcripts import Transcripts, TranscriptTexts
 from fairlead.model.views import Projection
 from fairlead.model.web.session_changes import What
 from fairlead.sessions.permissions import disk
@@ -41,6 +41,7 @@ class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
     retry_s: float = 1.0
     watcher_buffer: int = 1 << 20
     loaded_sessions: int = 200
+    transcript_index_bytes: int = 1 << 30
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +95,7 @@ class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """Called with the identities that were shown a session, and its number of finished turns. It returns at once."""
     limits: SessionLimits = SessionLimits()
     transcripts: Transcripts | None = None
+    transcript_texts: TranscriptTexts | None = None
     mcp: Mapping[str, McpServerSettings] = {}
     mcp_configs: Mapping[str, dict[str, Any]] = {}
     views: Mapping[str, Projection] = {}

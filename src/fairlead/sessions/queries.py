@@ -19,6 +19,7 @@ from fairlead.sessions.permissions.report import explain
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.session import Session
 from fairlead.sessions.state import PendingRequest, SessionState
+from fairlead.sessions.transcripts.searching import search
 
 T = TypeVar("T")
 
@@ -63,13 +64,13 @@ class QueryHandler:
             case q.ReadUsage():
                 return await self._usage(who, query.session)
             case q.SearchText():
-                return tuple(await store.search(query.words, query.limit, query.session, who.seen_by))
+                opener = self.registry.opener
+                return await search(self.services, who, query, frozenset() if opener is None else opener.unindexed())
             case q.PreviewTranscript():
                 return await self._glance(query)
             case q.WaitLoaded():
                 await self.existing(query.session)
-                opener = self.registry.opener
-                return opener is None or await opener.is_loaded(query.session, wait=query.wait)
+                return await self._is_loaded(query.session, wait=query.wait)
             case q.WaitDelivered():
                 return await (await self.registry.get(query.session)).deliveries.wait(MessageId(query.message))
             case q.WaitTurn():
@@ -119,16 +120,32 @@ class QueryHandler:
 
     async def _glance(self, query: q.PreviewTranscript) -> q.TranscriptPreview:
         """Interpret records from the transcript file alone. The events have no seq, as they are in no log."""
+        summary = await self.services.store.summary(query.session)
+        opened = summary is not None and summary.state != TRANSCRIPT
+        shown: list[ev.Event] = []
+        try:
+            shown = await self._last_events(query)
+        except NotFound:
+            if not opened:
+                raise
+        lines = [msgspec.Raw(ev.encode(event)) for event in shown if ev.kind_of(event) in HISTORY_KINDS]
+        importing = not opened or not await self._is_loaded(query.session)
+        return q.TranscriptPreview(session=query.session, events=tuple(lines), importing=importing)
+
+    async def _last_events(self, query: q.PreviewTranscript) -> list[ev.Event]:
         source = self.services.transcripts
         if source is None:
             raise NotFound("transcript of session", query.session)
         interpreter = self.services.kind(source.agent).interpreter(query.session)
-        shown: list[ev.Event] = []
+        found: list[ev.Event] = []
         for record in await source.last_rows(query.session, query.limit):
             events = interpreter.step(record).events
-            shown.extend(msgspec.structs.replace(event, at=record.at) for event in events)
-        lines = [msgspec.Raw(ev.encode(event)) for event in shown if ev.kind_of(event) in HISTORY_KINDS]
-        return q.TranscriptPreview(session=query.session, events=tuple(lines))
+            found.extend(msgspec.structs.replace(event, at=record.at) for event in events)
+        return found
+
+    async def _is_loaded(self, session: SessionId, *, wait: bool = False) -> bool:
+        opener = self.registry.opener
+        return opener is None or await opener.is_loaded(session, wait=wait)
 
     async def _state(self, session: SessionId) -> SessionState:
         return (await self.registry.get(session)).core.state
@@ -158,6 +175,7 @@ class QueryHandler:
             rules=state.rules,
             watchers=log.feed.names,
             handover=_handover(found),
+            importing=not await self._is_loaded(session),
             cannot=_missing(found.kind),
         )
 

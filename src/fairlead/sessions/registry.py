@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Collection
 from typing import Protocol
 
 from fairlead.model.agents import ProcessInfo
@@ -32,6 +33,9 @@ class TranscriptOpener(Protocol):
     async def open(self, session: SessionId) -> Session | None: ...
     async def is_loaded(self, session: SessionId, *, wait: bool) -> bool:
         """Whether everything that the file had when it was opened is in the log. `wait`: wait until it is."""
+
+    def unindexed(self) -> Collection[SessionId] | None:
+        """Sessions of which some text cannot be searched yet; None: all that are only listed so far."""
 
 
 class _Loading:

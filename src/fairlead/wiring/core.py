@@ -1,5 +1,6 @@
 """The session core and the parts that it notifies, which know each other."""
 
+import contextlib
 import logging
 import os
 import uuid
@@ -12,7 +13,7 @@ from fairlead.auth.credentials import Credentials
 from fairlead.config import Config
 from fairlead.model.agents import AgentKind
 from fairlead.model.ids import SessionId
-from fairlead.model.transcripts import Transcripts
+from fairlead.model.transcripts import Transcripts, TranscriptTexts
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.model.web.session_changes import What
 from fairlead.notifications.address_policy import networks
@@ -31,6 +32,7 @@ from fairlead.sessions.registry import Registry
 from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.stores.sqlite import SqliteStore
+from fairlead.stores.sqlite.transcript_texts import SqliteTranscriptTexts
 from fairlead.system.clock import Clock
 from fairlead.wiring.agents import (
     agents_by_memory,
@@ -61,6 +63,7 @@ class Core:
         default_agent: str,
         fences: Fences,
         transcripts: Transcripts,
+        transcript_texts: TranscriptTexts | None,
         mcp: Mapping[str, McpServerSettings],
         owner: str,
         describe_folder: Callable[[str], FolderReport],
@@ -75,6 +78,7 @@ class Core:
             home=home,
             allow_bypass=config.allow_bypass,
         )
+        self.credentials = credentials
         self._session_agents = credentials.session_agents
         self.changes = SessionChanges(clock, lambda who, session: self.gateway.ownership.sees(who, session))
         self.notifications = NotificationService(
@@ -108,10 +112,12 @@ class Core:
             restore_access=restore_agent_access(config, credentials),
             turn_ended=lambda session: self.importer.turn_ended(session),
             transcripts=transcripts,
+            transcript_texts=transcript_texts,
             limits=SessionLimits(
                 idle_s=config.idle_minutes * 60,
                 max_agents=config.max_agents or agents_by_memory(),
                 watcher_buffer=config.watcher_bytes,
+                transcript_index_bytes=config.transcript_index_bytes,
             ),
             mcp=mcp,
             mcp_configs={name: msgspec.to_builtins(server) for name, server in config.mcp.items()},
@@ -140,6 +146,17 @@ class Core:
     def _notify(self, session: SessionId, what: What) -> None:
         self.changes.notify(session, what)
         self.notifications.session_changed(session, what)
+        if what == "deleted":
+            self.importer.forget_texts(session)
+
+
+async def open_transcript_texts(config: Config, stack: contextlib.AsyncExitStack) -> SqliteTranscriptTexts | None:
+    """Open the search index of transcripts; None if the settings switch it off."""
+    if not config.transcript_index_bytes:
+        return None
+    texts = await SqliteTranscriptTexts.open(Path(config.data))
+    stack.push_async_callback(texts.close)
+    return texts
 
 
 def _describe_session(store: SqliteStore) -> Callable[[SessionId], Awaitable[tuple[str, tuple[str, ...]]]]:

@@ -41,7 +41,7 @@ from fairlead.uploads.service import FOLDER as UPLOADS
 from fairlead.uploads.service import Uploads
 from fairlead.wiring import agents, keeping, settings
 from fairlead.wiring.agents import ChosenSandbox
-from fairlead.wiring.core import Core, warn_about_shared_sessions
+from fairlead.wiring.core import Core, open_transcript_texts, warn_about_shared_sessions
 from fairlead.wiring.info import GatewayInfo, write_server_file
 from fairlead.wiring.network import Network, open_network
 from fairlead.wiring.services import JoinedServices, service_context
@@ -217,6 +217,7 @@ class RunningGateway:
             default_agent=agent.name,
             fences=settings.tool_fences(closed, uploads, network.origins, network.doors),
             transcripts=agents.transcripts_source(kinds),
+            transcript_texts=await open_transcript_texts(config, stack),
             mcp=self._mcp,
             owner=owner,
             describe_folder=partial(agents.describe_folder, kinds),

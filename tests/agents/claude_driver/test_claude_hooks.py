@@ -106,6 +106,10 @@ def test_the_settings_register_a_hook_for_each_handler_and_hold_no_secret(
     own = settings["hooks"]["PreToolUse"][0]
     assert own["matcher"] == "*"
     assert own["hooks"][0]["timeout"] <= 2_147_483, "one more second is no wait at all"
+    assert "statusMessage" not in own["hooks"][0]
+    told = json.loads(endpoint.settings(status="fairlead permit 1111"))["hooks"]
+    assert told["PreToolUse"][0]["hooks"][0]["statusMessage"] == "fairlead permit 1111"
+    assert "statusMessage" not in told["Stop"][0]["hooks"][0]
 
 
 def test_a_project_can_neither_name_another_gateway_nor_turn_hooks_off(endpoint: HookEndpoint) -> None:

@@ -11,7 +11,12 @@ import pytest
 from clients.claudecodeui.signed_gateway import SESSIONS, SignedGateway, frames_until, signed_gateway
 from fairlead.clients.claudecodeui.rest import search
 from fairlead.clients.claudecodeui.rest.project_fields import project_id
-from fairlead.model.ids import is_uuid
+from fairlead.model import queries as q
+from fairlead.model.auth import Identity
+from fairlead.model.ids import SessionId, is_uuid
+from fairlead.model.store import TRANSCRIPT, SearchHit, SessionPage, Summary
+from fairlead.model.web.requests import Head
+from fairlead.model.web.routes import Request
 from patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("cheap_passwords")
@@ -375,3 +380,26 @@ async def test_model_and_effort_are_set_per_session(signed: SignedGateway) -> No
     for model in (" ", "--dangerously-skip-permissions", "a b", "opus\n--x"):
         assert (await signed.http.post(f"{path}/active-model", json={"model": model})).status_code == 400
     assert (await signed.http.get("/api/providers/codex/sessions/x/active-model")).status_code == 404
+
+
+def test_search_opens_no_session_and_says_how_many_are_not_searched() -> None:
+    """A hit in a transcript that was never opened: opening it would import the whole file."""
+    session = SessionId("11111111-1111-4111-8111-111111111111")
+    known = Summary(session=session, cwd="/srv/app", state=TRANSCRIPT, title="Old talk")
+    hidden = Summary(session=SessionId("22222222-2222-4222-8222-222222222222"), cwd="/srv/app", archived=True)
+    hits = tuple(SearchHit(one.session, 0, 5, "user.message", "a \x02quagga\x03") for one in (known, hidden))
+    request = Request(
+        head=Head(method="GET", path="/"),
+        who=Identity("c", "owner", "Ann", frozenset({"view"})),
+        fresh=UNKNOWN,
+        query={"q": "quagga"},
+    )
+    steps: Any = search.search(request)
+    asked = [next(steps), steps.send(SessionPage(()))]
+    assert [type(step) for step in asked] == [q.ListSessions, q.SearchText]
+    with pytest.raises(StopIteration) as ended:
+        steps.send(q.SearchResult(hits=hits, sessions=(known, hidden), not_searched=3))
+    events = streamed(ended.value.value.body.decode())
+    (one,) = events["result"]["projectResult"]["sessions"]
+    assert (one["sessionId"], one["sessionSummary"]) == (session, "Old talk")
+    assert events["done"] == {"totalMatches": 1, "notSearched": 3}

@@ -39,7 +39,7 @@ def answered(
             if isinstance(step, q.ListSessions):
                 step = steps.send(SessionPage(()))
             elif isinstance(step, q.SearchText):
-                step = steps.send(())
+                step = steps.send(q.SearchResult())
             else:
                 step = steps.throw(NotFound("session", str(getattr(step, "session", ""))))
     except StopIteration as end:

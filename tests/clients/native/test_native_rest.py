@@ -154,7 +154,7 @@ def test_calls_over_all_sessions() -> None:
     assert steps("usage.all") == [q.ReadUsage(None)]
     assert steps("permissions.list", ()) == [q.ListPermissions(None)]
     assert steps("agents.list", ()) == [q.ListAgents()]
-    found = steps("search", (), query={"q": " two words ", "limit": "5", "session": S})
+    found = steps("search", q.SearchResult(), query={"q": " two words ", "limit": "5", "session": S})
     assert found == [q.SearchText("two words", 5, S)]
     for odd in ({}, {"q": " "}, {"q": "x", "session": "nope"}, {"q": "x", "limit": "201"}):
         with pytest.raises(BadRequest):

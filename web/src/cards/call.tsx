@@ -8,7 +8,7 @@ import { Diff } from "../parts/diff";
 import { Icon, type IconName } from "../parts/icon";
 import { Markdown } from "../parts/markdown";
 import { Output } from "../parts/output";
-import { type CallKind, ending, headline, images, kindOf, outcome, todos } from "../state/calls";
+import { type CallKind, ending, headline, images, isDenied, isWaiting, kindOf, outcome, todos } from "../state/calls";
 import { changeOf } from "../state/changes";
 import type { CallItem, Item } from "../state/items";
 import { asText, duration, plain, textOf } from "../state/text";
@@ -42,7 +42,7 @@ interface CallProps {
 export function Call({ item, session, folder, draw, reveal }: CallProps) {
   const kind = kindOf(item.name);
   const [chosen, setChosen] = useState<boolean | null>(null);
-  const waits = item.ask !== null && !item.ask.resolved && !item.ask.cancelled && item.state === "running";
+  const waits = isWaiting(item);
   const byItself = item.thread ? item.thread.state === "running" : !FOLDED.has(kind) || item.state === "failed";
   // The card of an open request shows the call already.
   const open = (chosen ?? (reveal || byItself)) && (!waits || item.thread !== null);
@@ -87,6 +87,8 @@ function State({ item }: { item: CallItem }) {
     );
   }
   if (item.state === "writing") return <span class="state">writing…</span>;
+  if (isWaiting(item)) return <span class="state waits">waiting for you</span>;
+  if (isDenied(item)) return <span class="state">denied</span>;
   if (item.state === "running")
     return (
       <span class="state">

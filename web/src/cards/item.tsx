@@ -3,6 +3,7 @@
 import { Component, type ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { Button } from "../parts/button";
+import { Copy } from "../parts/code";
 import { Icon } from "../parts/icon";
 import { Markdown } from "../parts/markdown";
 import { Menu, type MenuItem } from "../parts/menu";
@@ -19,6 +20,7 @@ export interface Acts {
   /** Missing if the session's agent cannot do it. */
   fork?: (message: string) => void;
   rewind?: (message: string) => void;
+  edit: (item: UserItem) => void;
   again: (item: UserItem) => void;
   drop: (item: UserItem) => void;
 }
@@ -110,8 +112,11 @@ function holds(item: Item, seq: number): boolean {
   return item.seq === seq || (item.kind === "call" && (item.thread?.items.some((inner) => holds(inner, seq)) ?? false));
 }
 
-function messageActions(message: string, { fork, rewind }: Acts): MenuItem[] {
-  const items: MenuItem[] = [];
+function messageActions(item: UserItem, { fork, rewind, edit }: Acts): MenuItem[] {
+  const { message } = item;
+  const items: MenuItem[] = [
+    { label: "Edit and send again", icon: "edit", about: "Puts a copy into the message field", onChoose: () => edit(item) },
+  ];
   if (fork)
     items.push({
       label: "Fork from here",
@@ -133,7 +138,7 @@ function UserMessage({ item, acts }: { item: UserItem; acts: Acts | null }) {
   const ours = !item.by || item.by === me.value?.name;
   const who = item.via === "agent" ? "Agent" : ours ? "You" : plain(item.by);
   const tag = item.via === "steer" ? "steered" : "";
-  const actions = acts && !item.sending && !item.error && item.via !== "agent" ? messageActions(item.message, acts) : [];
+  const actions = acts && !item.sending && !item.error && item.via !== "agent" ? messageActions(item, acts) : [];
   return (
     <div class={`user ${item.via} ${item.sending ? "sending" : ""}`} role="group" aria-label={who === "You" ? "Your message" : `Message from ${who}`}>
       <header>
@@ -183,7 +188,7 @@ function UserText({ text }: { text: string }) {
   const cut = !all && clean.length > LONG;
   return (
     <>
-      <p class="words">{cut ? `${clean.slice(0, LONG)}…` : clean}</p>
+      <p class="words" dir="auto">{cut ? `${clean.slice(0, LONG)}…` : clean}</p>
       {cut && (
         <button type="button" class="unfold" onClick={() => setAll(true)}>
           Show all {amount(clean.length)} characters
@@ -198,6 +203,7 @@ function AgentText({ item }: { item: TextItem }) {
     <div class={item.error ? "agent-text bad" : "agent-text"} aria-busy={item.streaming}>
       {item.missing > 0 && <p class="quiet">Loading the beginning of this message…</p>}
       <Markdown text={item.text} streaming={item.streaming} />
+      {!item.streaming && item.text && <Copy text={item.text} label="Copy message" />}
     </div>
   );
 }

@@ -8,7 +8,7 @@ import type { Item, UserItem } from "../state/items";
 import { shortened } from "../state/window";
 import { WireError, query, rest } from "../wire/rest";
 import { wire } from "../wire/socket";
-import type { AskEvent, Block, Capability, Event, EventPage, Passing, Reply, SessionView, Subscribed } from "../wire/types";
+import type { AskEvent, Block, Capability, Event, EventPage, Glance, Passing, Reply, SessionView, Subscribed } from "../wire/types";
 import { summaries } from "./sessions";
 import { Typing } from "./typing";
 
@@ -29,6 +29,8 @@ export class LiveSession {
   readonly error = signal<WireError | null>(null);
   readonly watchers = signal<string[]>([]);
   readonly typing = new Typing();
+  /** A message that the composer is to take back, to be changed and sent again. */
+  readonly draft = signal<Block[] | null>(null);
   /** Whether there are events before the window, and after it (then it does not follow the end). */
   readonly before = signal(false);
   readonly after = signal(false);
@@ -61,13 +63,15 @@ export class LiveSession {
   async open(at?: number): Promise<void> {
     this.error.value = null;
     try {
-      if (!at && isTranscript(this.id)) await this.openTranscript();
+      if (!at && mayBeTranscript(this.id)) await this.openTranscript();
       if (this.stopped) return;
       // Both at once: with a slow connection the page waits for one round trip instead of two.
-      const [view, end] = await Promise.all([
-        rest.get<SessionView>(`/v1/sessions/${this.id}`),
-        at ? undefined : this.lastPage(),
-      ]);
+      let [view, end] = await this.viewAndEnd(at);
+      if (view.importing && !at && !this.stopped) {
+        // Another client has just opened it: following a log that is being imported would replay all of it.
+        await this.openTranscript();
+        [view, end] = await this.viewAndEnd(at);
+      }
       if (this.stopped) return;
       this.view.value = view;
       if (at) await this.openAt(at);
@@ -77,11 +81,16 @@ export class LiveSession {
     }
   }
 
-  /** A session that exists only as a transcript: shows its end at once, while the gateway imports the file. */
+  private viewAndEnd(at?: number): Promise<[SessionView, EventPage | undefined]> {
+    return Promise.all([rest.get<SessionView>(`/v1/sessions/${this.id}`), at ? undefined : this.lastPage()]);
+  }
+
+  /** A session whose transcript is not in its log yet: shows its end at once, while the gateway imports the file. */
   private async openTranscript(): Promise<void> {
-    const { events } = await rest.get<{ events: Event[] }>(`/v1/sessions/${this.id}/glance${query({ limit: PAGE })}`);
+    const glance = await this.glance();
+    const events = glance?.events ?? [];
     const last = events.at(-1)?.id;
-    if (this.stopped || !last) return;
+    if (this.stopped || !last || !glance?.importing) return;
     this.events = events.map((event, index) => ({ ...event, seq: index + 1 }));
     this.refold();
     batch(() => {
@@ -94,6 +103,16 @@ export class LiveSession {
       const page = await this.lastPage();
       if (page.events.some((event) => event.id === last)) return;
       await new Promise((resolve) => setTimeout(resolve, 500));
+    }
+  }
+
+  /** The end of the transcript; null for a session that has none. */
+  private async glance(): Promise<Glance | null> {
+    try {
+      return await rest.get<Glance>(`/v1/sessions/${this.id}/glance${query({ limit: PAGE })}`);
+    } catch (error) {
+      if (asWire(error).code === "not_found") return null;
+      throw error;
     }
   }
 
@@ -378,8 +397,10 @@ export class LiveSession {
   }
 }
 
-function isTranscript(session: string): boolean {
-  return summaries.peek().some((one) => one.session === session && one.state === "transcript");
+/** Whether a session may exist only as a transcript. After a reload, or by a link, the list is not loaded yet. */
+function mayBeTranscript(session: string): boolean {
+  const known = summaries.peek().find((one) => one.session === session);
+  return !known || known.state === "transcript";
 }
 
 /** The next animation frame; a hidden tab has none, so a timer replaces it. */

@@ -85,6 +85,13 @@ export function HelpSheet() {
         <dl>
           <div>
             <dt>
+              <kbd>Ctrl</kbd>
+              <kbd>K</kbd>
+            </dt>
+            <dd>Go to a session, a page or an action</dd>
+          </div>
+          <div>
+            <dt>
               <kbd>Tab</kbd>
             </dt>
             <dd>Next control (with Shift: previous)</dd>

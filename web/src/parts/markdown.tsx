@@ -1,11 +1,15 @@
 // Markdown as elements, block by block: the parser's tokens become vnodes, so an agent's text is never HTML.
 // While text streams only its last blocks are parsed and drawn again.
 
-import { Lexer, type Token, type Tokens } from "marked";
+import { Marked, type Token, type Tokens } from "marked";
 import type { ComponentChildren, VNode } from "preact";
 import { useMemo, useRef } from "preact/hooks";
+import { FORMULAS } from "../state/formulas";
 import { plain } from "../state/text";
 import { Code } from "./code";
+import { Formula } from "./formula";
+
+const marked = new Marked({ gfm: true, extensions: FORMULAS });
 
 interface Parsed {
   text: string;
@@ -16,12 +20,12 @@ interface Parsed {
 const UNSETTLED = 2;
 
 export function lex(text: string, before?: Parsed): Token[] {
-  if (!before || !text.startsWith(before.text)) return new Lexer({ gfm: true }).lex(text);
+  if (!before || !text.startsWith(before.text)) return marked.lexer(text);
   const settled = before.tokens.slice(0, -UNSETTLED);
   const read = settled.map((token) => token.raw).join("");
   // The parser writes some white space in its own way; then the end of the parsed text is unknown.
-  if (!text.startsWith(read)) return new Lexer({ gfm: true }).lex(text);
-  return [...settled, ...new Lexer({ gfm: true }).lex(text.slice(read.length))];
+  if (!text.startsWith(read)) return marked.lexer(text);
+  return [...settled, ...marked.lexer(text.slice(read.length))];
 }
 
 export function Markdown({ text, streaming = false }: { text: string; streaming?: boolean }) {
@@ -54,18 +58,20 @@ function block(token: Token, streaming: boolean): VNode | null {
     case "heading": {
       // Always below the page's own headings, whatever level the agent chose.
       const Tag = `h${Math.min(6, (token as Tokens.Heading).depth + 2)}` as "h3";
-      return <Tag>{inlines(token.tokens)}</Tag>;
+      return <Tag dir="auto">{inlines(token.tokens)}</Tag>;
     }
+    case "formula":
+      return <Formula text={token["text"] as string} display />;
     case "paragraph":
-      return <p>{inlines(token.tokens)}</p>;
+      return <p dir="auto">{inlines(token.tokens)}</p>;
     case "text":
-      return <p>{token.tokens ? inlines(token.tokens) : unescape(token.text as string)}</p>;
+      return <p dir="auto">{token.tokens ? inlines(token.tokens) : unescape(token.text as string)}</p>;
     case "code": {
       const code = token as Tokens.Code;
       return <Code text={code.text} language={code.lang ?? ""} live={streaming} />;
     }
     case "blockquote":
-      return <blockquote>{blocks(token.tokens)}</blockquote>;
+      return <blockquote dir="auto">{blocks(token.tokens)}</blockquote>;
     case "hr":
       return <hr />;
     case "list":
@@ -83,7 +89,7 @@ function blocks(tokens: Token[] | undefined): ComponentChildren {
 
 function list(token: Tokens.List): VNode {
   const items = token.items.map((item, index) => (
-    <li key={index} class={item.task ? "task" : undefined}>
+    <li key={index} dir="auto" class={item.task ? "task" : undefined}>
       {item.task && <input type="checkbox" checked={item.checked ?? false} disabled aria-label="done" />}
       {item.tokens.map((inner, place) =>
         inner.type === "text" ? (
@@ -94,7 +100,13 @@ function list(token: Tokens.List): VNode {
       )}
     </li>
   ));
-  return token.ordered ? <ol start={Number(token.start) || 1}>{items}</ol> : <ul>{items}</ul>;
+  return token.ordered ? (
+    <ol dir="auto" start={Number(token.start) || 1}>
+      {items}
+    </ol>
+  ) : (
+    <ul dir="auto">{items}</ul>
+  );
 }
 
 function table(token: Tokens.Table): VNode {
@@ -105,7 +117,7 @@ function table(token: Tokens.Table): VNode {
         <thead>
           <tr>
             {token.header.map((cell, index) => (
-              <th key={index} class={look(index)}>
+              <th key={index} dir="auto" class={look(index)}>
                 {inlines(cell.tokens)}
               </th>
             ))}
@@ -115,7 +127,7 @@ function table(token: Tokens.Table): VNode {
           {token.rows.map((row, place) => (
             <tr key={place}>
               {row.map((cell, index) => (
-                <td key={index} class={look(index)}>
+                <td key={index} dir="auto" class={look(index)}>
                   {inlines(cell.tokens)}
                 </td>
               ))}
@@ -143,6 +155,8 @@ function inline(token: Token, key: number): ComponentChildren {
       return <code key={key}>{token.text as string}</code>;
     case "br":
       return <br key={key} />;
+    case "formulaInLine":
+      return <Formula key={key} text={token["text"] as string} />;
     case "link":
       return link(token as Tokens.Link, key);
     case "image": {

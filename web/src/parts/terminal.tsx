@@ -185,9 +185,17 @@ class Connection {
   }
 }
 
+const COLOURS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"] as const;
+
 function themeOf(element: HTMLElement) {
   const value = (name: string) => painted(element, name);
+  const palette: Record<string, string> = {};
+  COLOURS.forEach((colour, index) => {
+    palette[colour] = value(`--ansi-${index}`);
+    palette[`bright${colour[0]!.toUpperCase()}${colour.slice(1)}`] = value(`--ansi-${index + 8}`);
+  });
   return {
+    ...palette,
     background: value("--sunken"),
     foreground: value("--ink"),
     cursor: value("--accent"),

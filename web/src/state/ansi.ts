@@ -3,7 +3,8 @@
 
 export interface Run {
   text: string;
-  /** Class names: `a1` to `a15` colours, `b` bold, `d` dim, `i` italic, `u` underlined, `r` reversed. */
+  /** Class names: `a0` to `a15` the text's colour, `k0` to `k15` the background's, `b` bold, `d` dim, `i` italic, `u`
+   * underlined. Reversed text has them exchanged; `ap` and `ki` stand for the page's own two colours. */
   look: string;
 }
 
@@ -18,7 +19,10 @@ class Look {
   private back = "";
 
   get name(): string {
-    return [...this.flags, this.front, this.back].filter(Boolean).sort().join(" ");
+    let [front, back] = [this.front, this.back];
+    const flags = [...this.flags].filter((flag) => flag !== "r");
+    if (this.flags.has("r")) [front, back] = [back ? `a${back.slice(1)}` : "ap", front ? `k${front.slice(1)}` : "ki"];
+    return [...flags, front, back].filter(Boolean).sort().join(" ");
   }
 
   apply(codes: string): void {

@@ -119,6 +119,16 @@ function gist(item: CallItem): string {
   return first === undefined ? "" : oneLine(String(first), 80);
 }
 
+/** Whether a person must answer before the call runs. */
+export function isWaiting(item: CallItem): boolean {
+  return item.ask !== null && !item.ask.resolved && !item.ask.cancelled && item.state === "running";
+}
+
+/** Whether a person or a rule has denied the call: nothing failed. */
+export function isDenied(item: CallItem): boolean {
+  return item.state === "failed" && item.ask?.resolved?.behavior === "deny";
+}
+
 /** The result of a read or a search in a few words. */
 export function outcome(item: CallItem): string {
   if (item.state === "failed") return "failed";

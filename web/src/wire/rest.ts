@@ -20,8 +20,12 @@ const KEY = "fairlead.key";
 /** The device's key; empty while signed out. Kept by this origin alone, never put into a URL. */
 export const key = signal(localStorage.getItem(KEY) ?? "");
 
+/** The gateway rejected this device's key: it was revoked or has expired. The sign-in page says so. */
+export const wasSignedOut = signal(false);
+
 export function keepKey(secret: string): void {
   key.value = secret;
+  if (secret) wasSignedOut.value = false;
   if (secret) localStorage.setItem(KEY, secret);
   else localStorage.removeItem(KEY);
 }
@@ -44,7 +48,10 @@ export async function call(method: string, path: string, body?: unknown, options
   if (answer.ok) return answer;
   const failure = await refusal(answer);
   // Only the rejected key is deleted: the user may have signed in meanwhile.
-  if (failure.code === "bad_credential" && used === key.value) keepKey("");
+  if (failure.code === "bad_credential" && used && used === key.value) {
+    wasSignedOut.value = true;
+    keepKey("");
+  }
   throw failure;
 }
 

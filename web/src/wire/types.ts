@@ -62,6 +62,8 @@ export interface SessionView {
   pending?: Pending[];
   queue?: Queued[];
   watchers?: string[];
+  /** Its log does not have all of its transcript yet. */
+  importing?: boolean;
   /** What the session's agent cannot do, of the capabilities that agents have. */
   cannot?: Capability[];
 }
@@ -69,6 +71,12 @@ export interface SessionView {
 export type Capability =
   | ("rewind" | "fork" | "steer" | "thinking" | "edited_input" | "variables")
   | ("images" | "questions" | "plan" | "resume" | "terminal" | "transcripts" | "cost");
+
+/** The end of a transcript; `importing`: the log does not have all of it yet. */
+export interface Glance {
+  events: Event[];
+  importing: boolean;
+}
 
 export interface EventPage {
   session: string;
@@ -80,6 +88,7 @@ export interface EventPage {
 
 export interface Hit {
   session: string;
+  /** 0: in a transcript that was never opened. */
   seq: number;
   at: number;
   kind: string;

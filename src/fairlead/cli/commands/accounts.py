@@ -11,7 +11,7 @@ import typer
 
 from fairlead.cli.context import CommandContext, app, command, examples
 from fairlead.cli.options import Scopes, checked_scopes
-from fairlead.cli.output import ago, hint
+from fairlead.cli.output import ago
 from fairlead.client.endpoint import segment
 from fairlead.client.errors import Missing, UsageError
 
@@ -73,7 +73,7 @@ def token_ls(context: CommandContext) -> None:
     context.print_table(head, [*tokens, *devices], row)
 
 
-@command("fairlead token revoke 5c1e9a", name="revoke", group=tokens)
+@command("fairlead token revoke 5c1e9a", name="revoke", group=tokens, aliases=("rm",))
 def token_revoke(
     context: CommandContext,
     credential: Annotated[str, typer.Argument(metavar="ID", help="Id of a token or device (fairlead token ls).")],
@@ -128,8 +128,8 @@ def user_add(
     context.print_result(made, text)
 
 
-@command("fairlead user list", "fairlead user list --json", name="list", group=users, color=True)
-def user_list(context: CommandContext) -> None:
+@command("fairlead user ls", "fairlead user ls --json", name="ls", group=users, aliases=("list",), color=True)
+def user_ls(context: CommandContext) -> None:
     """List the users, and the scopes of those who sign in with a password."""
     from fairlead.clients.native.schemas import UserList
 
@@ -140,20 +140,20 @@ def user_list(context: CommandContext) -> None:
     )
 
 
-@command("fairlead user passwd ann", "fairlead user passwd ann < file", name="passwd", group=users, json=False)
+@command("fairlead user passwd ann", "fairlead user passwd ann < file", name="passwd", group=users)
 def user_passwd(context: CommandContext, name: Name) -> None:
     """Set or change the password of a user. All sign-ins of that user end at once."""
     body = {"password": read_password(name)}
-    context.call("PUT", f"/v1/users/{segment(name)}/password", dict[str, Any], body=body)
-    hint(f"{name} has a new password, and is signed out everywhere.")
+    done = context.call("PUT", f"/v1/users/{segment(name)}/password", dict[str, Any], body=body)
+    context.print_result(done, f"{name} has a new password, and is signed out everywhere.")
 
 
-@command("fairlead user remove ann", name="remove", group=users, json=False)
-def user_remove(context: CommandContext, name: Name) -> None:
+@command("fairlead user rm ann", name="rm", group=users, aliases=("remove",))
+def user_rm(context: CommandContext, name: Name) -> None:
     """Remove a user with all tokens and devices, and close their connections. The user's sessions stay; admins see
     them."""
-    context.call("DELETE", f"/v1/users/{segment(name)}", dict[str, Any])
-    hint(f"Removed {name}.")
+    gone = context.call("DELETE", f"/v1/users/{segment(name)}", dict[str, Any])
+    context.print_result(gone, f"Removed {name}.")
 
 
 @command("fairlead user invite", "fairlead user invite --scope view", name="invite", group=users)

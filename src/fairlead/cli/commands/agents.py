@@ -23,9 +23,12 @@ app.add_typer(agents, epilog=examples("fairlead agents", "fairlead agents add ge
 def list_agents(
     invoked: typer.Context, config: ConfigFile = None, json: Json = False, no_color: NoColor = False
 ) -> None:
-    """List the agents that sessions can run: those in the settings, and those that are installed and can be added."""
-    if invoked.invoked_subcommand is not None:
-        return
+    """List the agents that sessions can run, like `fairlead agents ls`."""
+    if invoked.invoked_subcommand is None:
+        _print(config, json, no_color)
+
+
+def _print(config: Path | None, json: bool, no_color: bool) -> None:
     from fairlead.config import load
 
     found = _listed(load(os.environ, {}, config).config)
@@ -62,10 +65,17 @@ def _listed(config: "Config") -> list[dict[str, str]]:
     return listed
 
 
+@agents.command("ls", epilog=examples("fairlead agents ls", "fairlead agents ls --json"))
+def ls(config: ConfigFile = None, json: Json = False, no_color: NoColor = False) -> None:
+    """List the agents that sessions can run: those in the settings, and those that are installed and can be added."""
+    _print(config, json, no_color)
+
+
 @agents.command(epilog=examples("fairlead agents add gemini", "fairlead agents add opencode --config ./fairlead.toml"))
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="One of the agents that `fairlead agents` lists.")],
     config: ConfigFile = None,
+    json: Json = False,
 ) -> None:
     """Add an agent to the settings file. The gateway must be restarted to use it."""
     from fairlead.agents.acp.presets import PRESETS
@@ -84,6 +94,8 @@ def add(
     before = file.read_text("utf-8") if file.exists() else ""
     gap = "\n" if before and not before.endswith("\n\n") else ""
     file.write_text(f"{before}{gap}[agents.{name}]\n{_lines(preset.command, preset.env)}", "utf-8")
+    if json:
+        json_line({"name": name, "file": str(file)})
     hint(f"Added to {file}: restart the gateway, then use it with: fairlead run --agent {name}")
     if preset.asks:
         hint(preset.asks)

@@ -26,7 +26,7 @@ OVERSIZE = "oversize"
 """The folder of lines that were too large for a record; the name must agree with the wiring."""
 
 
-@command("fairlead backup ~/fairlead-monday.db", json=False, gateway=False)
+@command("fairlead backup ~/fairlead-monday.db", gateway=False)
 def backup(
     context: CommandContext,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup; the file must not exist yet.")],
@@ -48,13 +48,14 @@ def backup(
         db.execute("select 1 from sqlite_master").fetchone()
     with _progress_bar("Backing up") as progress:
         back_up(database, Spill(folder / SPILL, sync=False), target, progress)
-    hint(f"{target} has {size(target.stat().st_size)}. It contains all messages of all sessions: keep it private.")
+    taken = target.stat().st_size
+    text = f"{target} has {size(taken)}. It contains all messages of all sessions: keep it private."
+    context.print_result({"file": str(target), "bytes": taken}, text)
 
 
 @command(
     "fairlead restore ~/fairlead-monday.db --data ~/restored",
     "fairlead restore ~/fairlead-monday.db --force",
-    json=False,
     gateway=False,
 )
 def restore(
@@ -78,7 +79,8 @@ def restore(
         raise CommandFailed(f"{folder} has sessions: replace them with --force, or name another folder.{running}")
     with _progress_bar("Restoring") as progress:
         do_restore(source, folder, overwrite=force, progress=progress)
-    hint(f"{folder} is restored. Start it with: fairlead serve --data {folder}")
+    text = f"{folder} is restored. Start it with: fairlead serve --data {folder}"
+    context.print_result({"file": str(source), "data": str(folder)}, text)
 
 
 @contextmanager
@@ -124,6 +126,7 @@ def measure(folder: Path, top: int) -> "tuple[list[tuple[str, int]], list[tuple[
     from fairlead.sessions.transcripts.archive import ARCHIVE, ArchiveState
     from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect
     from fairlead.stores.sqlite.errors import translating
+    from fairlead.stores.sqlite.transcript_texts import FILE as TRANSCRIPT_SEARCH
     from fairlead.transcripts.database import FILE as TRANSCRIPTS
     from fairlead.uploads.service import FOLDER as UPLOADS
 
@@ -147,6 +150,7 @@ def measure(folder: Path, top: int) -> "tuple[list[tuple[str, int]], list[tuple[
         ("sessions (fairlead.db)", _bytes(folder, DATABASE) - free * page),
         ("free space (fairlead.db)", free * page),
         ("search index", _bytes(folder, SEARCH)),
+        ("search index of transcripts", _bytes(folder, TRANSCRIPT_SEARCH)),
         ("large records", sum(_below(folder / name) for name in (SPILL, OVERSIZE))),
         ("uploads", _below(folder / UPLOADS)),
         ("stored transcripts", _bytes(folder, TRANSCRIPTS)),

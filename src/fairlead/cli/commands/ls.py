@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.context import CommandContext, command
+from fairlead.cli.options import SessionOption
 from fairlead.cli.output import ago, console, hint, json_line, table
 from fairlead.cli.sanitize import clean, one_line
 
@@ -12,7 +13,7 @@ SHOWN = 30
 """Number of sessions that `ls` shows without --all."""
 
 
-@command("fairlead ls", "fairlead ls --all --json", 'fairlead ls --search "flaky test"', color=True)
+@command("fairlead ls", "fairlead ls --all --json", 'fairlead ls --search "flaky test"', color=True, session=True)
 async def ls(
     context: CommandContext,
     everything: Annotated[
@@ -41,7 +42,7 @@ async def ls(
         return
     if rows:
         head = ("ID", "STATE", "USED", "TURNS", "COST", "AGENT", "FOLDER", "TITLE")
-        table(head, rows, no_color=context.no_color)
+        table(head, rows, no_color=context.no_color, spare=("AGENT", "COST", "TURNS", "FOLDER", "USED"))
         if more:
             hint("List all sessions with: fairlead ls --all")
     elif search:
@@ -51,12 +52,12 @@ async def ls(
         hint("List the sessions of Claude Code with: fairlead ls --all")
 
 
-@command("fairlead search sqlite", 'fairlead search "flaky test" --limit 5 --json', color=True)
+@command("fairlead search sqlite", 'fairlead search "flaky test" --limit 5 --json', color=True, session=True)
 async def search(
     context: CommandContext,
     words: Annotated[list[str], typer.Argument(metavar="WORDS", help="The words to find; all of them must match.")],
     limit: Annotated[int, typer.Option(min=1, max=200, metavar="N", help="Maximum number of results.")] = 20,
-    session: Annotated[str | None, typer.Option(metavar="ID", help="Only in this session.")] = None,
+    session: SessionOption = None,
 ) -> None:
     """Search the messages and tool calls of all sessions."""
     from rich.text import Text
@@ -65,7 +66,11 @@ async def search(
 
     async with context.api() as api:
         id = await api.find_session(session) if session else None
-        hits = (await api.get("/v1/search", Hits, q=" ".join(words), limit=limit, session=id)).hits
+        found = await api.get("/v1/search", Hits, q=" ".join(words), limit=limit, session=id)
+    hits = found.hits
+    if found.not_searched:
+        many = "1 session is" if found.not_searched == 1 else f"{found.not_searched} sessions are"
+        hint(f"{many} not indexed yet and not searched; the gateway indexes them in the background.")
     if not hits and not context.json:
         hint("No results. New messages are indexed after a moment.")
     target = console(no_color=context.no_color)
@@ -73,7 +78,8 @@ async def search(
         if context.json:
             json_line(hit)
             continue
-        head = Text(f"{hit.session[:8]} #{hit.seq}", style="cyan")
+        place = f" #{hit.seq}" if hit.seq else ""
+        head = Text(f"{hit.session[:8]}{place}", style="cyan")
         head.append(f"  {ago(hit.at)}  {clean(hit.title)}", style="dim")
         target.print(head)
         line = Text("  ")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     'fairlead permit 3f2a --deny --message "use the other branch"',
     'fairlead permit 3f2a --answer "Colour=Blue"',
     color=True,
+    session=True,
 )
 async def permit(
     context: CommandContext,

@@ -21,10 +21,17 @@ app.add_typer(plugins, epilog=examples("fairlead plugins", "fairlead plugins ena
 
 
 def listing(context: CommandContext, invocation: typer.Context) -> None:
-    """List the plugins of the folder: their state, port and health."""
-    if invocation.invoked_subcommand is not None:
-        return
+    """List the plugins of the folder, like `fairlead plugins ls`."""
+    if invocation.invoked_subcommand is None:
+        ls(context)
 
+
+plugins.callback()(with_context(listing, color=True))
+
+
+@command("fairlead plugins ls", "fairlead plugins ls --json", group=plugins, color=True)
+def ls(context: CommandContext) -> None:
+    """List the plugins of the folder: their state, port and health."""
     health = {None: "", True: "good", False: "no answer"}
 
     def row(one: "PluginView") -> list[str]:
@@ -36,9 +43,6 @@ def listing(context: CommandContext, invocation: typer.Context) -> None:
     for one in known:
         if one.problem and not context.json:
             hint(f"{one.name}: {one.problem}")
-
-
-plugins.callback()(with_context(listing, color=True))
 
 
 @command("fairlead plugins enable board", group=plugins)

@@ -3,7 +3,8 @@
 import asyncio
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
@@ -14,6 +15,7 @@ from fairlead.cli.context import app, examples
 from fairlead.cli.options import ConfigFile, split_list
 from fairlead.cli.output import hint
 from fairlead.client.errors import UsageError
+from fairlead.model.auth import OWNER
 
 if TYPE_CHECKING:
     from fairlead.server.doors import OpenDoor
@@ -123,9 +125,16 @@ def _serve(config: settings.Config, file: Path) -> None:
     from fairlead.cli.own_gateway import describe_left
     from fairlead.wiring import RunningGateway
 
+    async def announce_with_link(running: "GatewayInfo") -> None:
+        made = await gateway.core.credentials.codes.create("browser", OWNER, ("admin",))
+        _show(announcement(running, f"{running.url}/#login={made.code}"))
+
     def announce(running: "GatewayInfo") -> None:
-        for line in announcement(running):
-            hint(line)
+        if sys.stderr.isatty():
+            # Only for a person: a link in a log could be used by others who read it.
+            gateway.core.registry.tasks.spawn(announce_with_link(running))
+        else:
+            _show(announcement(running))
 
     # No relative path from an agent may refer to the folder that the gateway was started in.
     os.chdir("/")
@@ -155,8 +164,14 @@ def _with(door: "OpenDoor") -> str:
     return f", with the files of {door.static}, readable for {readers}"
 
 
-def announcement(running: "GatewayInfo") -> list[str]:
-    """Return the lines with the gateway's addresses, its agent, and the next commands to type."""
+def _show(lines: Iterable[str]) -> None:
+    for line in lines:
+        hint(line)
+
+
+def announcement(running: "GatewayInfo", link: str = "") -> list[str]:
+    """Return the lines with the gateway's addresses, its agent, and the next commands to type. `link`: signs a browser
+    in, once."""
     agent = running.agent
     found = " ".join(part for part in (agent.version, f"({agent.path})" if agent.path else "") if part)
     lines = [
@@ -173,7 +188,8 @@ def announcement(running: "GatewayInfo") -> list[str]:
         lines.append("           scripted, without a model; install Claude Code to run real sessions")
     return [
         *lines,
-        "  browser  fairlead login prints a one-time link",
+        f"  browser  {link}" if link else "  browser  fairlead login prints a one-time link",
+        *(["           it works once, within 10 minutes; fairlead login prints another"] if link else []),
         "Try, in another terminal:",
         '  fairlead run "SCRIPT:tool"' if agent.name == "demo" else '  fairlead run "explain this repository"',
         "  fairlead ls",

@@ -12,7 +12,7 @@ from fairlead.client.errors import UsageError
 from fairlead.model.commands import Link, Reply
 
 
-@command("fairlead attach 3f2a", "fairlead attach 3f2a --last 200", color=True)
+@command("fairlead attach 3f2a", "fairlead attach 3f2a --last 200", color=True, session=True)
 async def attach(
     context: CommandContext,
     session: SessionArg,
@@ -22,7 +22,8 @@ async def attach(
 ) -> None:
     """Follow a session live. On a terminal, your input goes to the session, and you answer its requests here.
 
-    Ctrl-C interrupts a running turn. A second Ctrl-C leaves, and so does the first one if no turn runs. Ctrl-D leaves.
+    Ctrl-D leaves, and the session continues. Ctrl-C interrupts a running turn; a second Ctrl-C leaves without waiting
+    for its end, and so does the first one if no turn runs.
     """
     from fairlead.cli.chat_loop import ChatLoop, RunOptions
     from fairlead.cli.render import EventRenderer
@@ -52,6 +53,7 @@ async def attach(
     'fairlead send 3f2a "and now the docs"',
     'fairlead send 3f2a "stop at the first failure" --steer',
     'fairlead send 3f2a "once only" --id 7b0c9a52-2f6e-4c55-9d5e-0f6f0f9f1c11',
+    session=True,
 )
 async def send(
     context: CommandContext,
@@ -79,6 +81,7 @@ async def send(
     "fairlead hand-over 3f2a stdio --now",
     "fairlead hand-over 3f2a --withdraw",
     name="hand-over",
+    session=True,
 )
 async def hand_over(
     context: CommandContext,
@@ -120,7 +123,7 @@ def _outcome_text(session: str, data: dict[str, object]) -> str:
     return f"To {link} after {waiting}. Withdraw it with: fairlead hand-over {session} --withdraw"
 
 
-@command("fairlead share 3f2a ann", "fairlead share 3f2a --everybody", "fairlead share 3f2a ann --remove")
+@command("fairlead share 3f2a ann", "fairlead share 3f2a --everybody", "fairlead share 3f2a ann --remove", session=True)
 async def share(
     context: CommandContext,
     session: SessionArg,
@@ -142,7 +145,7 @@ async def share(
     context.print_result(reply, shared)
 
 
-@command("fairlead terminal 3f2a", "fairlead terminal 3f2a --view", json=False)
+@command("fairlead terminal 3f2a", "fairlead terminal 3f2a --view", json=False, session=True)
 async def terminal(
     context: CommandContext,
     session: SessionArg,
@@ -158,7 +161,11 @@ async def terminal(
 
 
 @command(
-    "fairlead logs 3f2a", "fairlead logs 3f2a -f --json", "fairlead logs 3f2a --since 120 --json | jq .type", color=True
+    "fairlead logs 3f2a",
+    "fairlead logs 3f2a -f --json",
+    "fairlead logs 3f2a --since 120 --json | jq .type",
+    color=True,
+    session=True,
 )
 async def logs(
     context: CommandContext,

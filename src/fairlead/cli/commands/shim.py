@@ -9,7 +9,8 @@ from typing import Annotated, Final
 import typer
 
 from fairlead.cli.context import app, examples
-from fairlead.cli.output import hint, print_text
+from fairlead.cli.options import Json
+from fairlead.cli.output import hint, json_line, print_text
 from fairlead.client.errors import UsageError
 
 _ANY_ARGUMENTS: Final = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
@@ -76,6 +77,7 @@ def install(
         Path | None, typer.Option(help="Folder of the executables. Default: shim in fairlead's data folder.")
     ] = None,
     vscode: Annotated[bool, typer.Option("--vscode", help="Print only the setting of VS Code.")] = False,
+    json: Json = False,
 ) -> None:
     """Write the executables claude and claude-wrapper, and print the setting that makes each program use them."""
     from fairlead.config import default_data
@@ -86,7 +88,8 @@ def install(
         _write(file, form)
     hint(f"Wrote {cli} and {wrapper}.")
     for name, setting in SETTINGS[:1] if vscode else SETTINGS:
-        print_text(f"{name + ':':27} {setting.format(cli=cli, wrapper=wrapper, folder=folder)}")
+        value = setting.format(cli=cli, wrapper=wrapper, folder=folder)
+        json_line({"program": name, "setting": value}) if json else print_text(f"{name + ':':27} {value}")
 
 
 def _write(file: Path, form: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from fairlead.cli.context import CommandContext, command, run_async
 from fairlead.cli.errors import Interrupted
-from fairlead.cli.output import ago, hint
+from fairlead.cli.output import ago, hint, json_line
 from fairlead.client.endpoint import read_server_file
 from fairlead.client.errors import CommandFailed, Unreachable, UsageError
 
@@ -22,7 +22,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 TAKE_BACK: Final = "The drain goes on. Watch it with: fairlead drain. Take it back with: fairlead drain --cancel"
 
 
-@command("fairlead stop", "fairlead stop --agents", "fairlead stop --data ~/.fairlead", json=False, gateway=False)
+@command("fairlead stop", "fairlead stop --agents", "fairlead stop --data ~/.fairlead", gateway=False)
 async def stop(
     context: CommandContext,
     agents: Annotated[
@@ -40,12 +40,14 @@ async def stop(
         await end_gateway(context.endpoint, agents=agents)
     elif not await end_kept(folder):
         raise Unreachable(f"No gateway runs on {folder}, and no agent or terminal of an earlier one is left.")
+    if context.json:
+        json_line({"data": str(folder), "agents": agents})
 
 
 # --- drain ----------------------------------------------------------------------------------------------------
 
 
-@command("fairlead drain", "fairlead drain --timeout 10m", "fairlead drain --cancel", json=False)
+@command("fairlead drain", "fairlead drain --timeout 10m", "fairlead drain --cancel")
 def drain(
     context: CommandContext,
     timeout: Annotated[
@@ -85,7 +87,8 @@ async def _cancel(context: CommandContext) -> None:
         after = await api.call("DELETE", "/v1/gateway/drain", GatewayState)
     if after.state == "stopping":
         raise CommandFailed("It is too late: the gateway stops.")
-    hint("The gateway was not draining." if before.state == "running" else "The gateway starts turns again.")
+    text = "The gateway was not draining." if before.state == "running" else "The gateway starts turns again."
+    context.print_result(after, text)
 
 
 async def _drain(context: CommandContext, seconds: int | None) -> None:
@@ -101,7 +104,7 @@ async def _drain(context: CommandContext, seconds: int | None) -> None:
             hint(f"Terminals that are open now, and end with it: {state.terminals}.")
         try:
             async with asyncio.timeout(seconds):
-                await _watch(api, state)
+                await _watch(api, state, context.json)
                 if server is not None and server.alone:
                     await wait_ended(process_of(server))
                     hint("Stopped.")
@@ -113,12 +116,18 @@ async def _drain(context: CommandContext, seconds: int | None) -> None:
             ) from None
 
 
-async def _watch(api: "Api", state: "GatewayState") -> None:
-    """Print what the gateway waits for, until it stops. Raises CommandFailed if the drain was taken back."""
+async def _watch(api: "Api", state: "GatewayState", json: bool) -> None:
+    """Print what the gateway waits for, until it stops; with `json`, its state when that changes.
+
+    Raises CommandFailed if the drain was taken back."""
     from fairlead.sessions.api.operation import GatewayState
 
     shown: dict[str, WorkingSession] = {}
+    printed: GatewayState | None = None
     while True:
+        if json and state != printed:
+            json_line(state)
+            printed = state
         now: dict[str, WorkingSession] = {working.session: working for working in state.working}
         for line in changed_lines(shown, now):
             hint(line)

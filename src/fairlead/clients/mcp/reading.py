@@ -70,10 +70,13 @@ def search_sessions(request: Request, given: SearchArguments) -> ToolSteps:
         raise BadRequest("words must contain the words to find.")
     session = session_id(given.session) if given.session else None
     most = min(start + given.limit + 1, MOST_HITS)
-    hits = (yield from do(q.SearchText(given.words, most, session)))[start:]
+    found = yield from do(q.SearchText(given.words, most, session))
+    hits = found.hits[start:]
     more = len(hits) > given.limit
-    lines = [_hit_lines(hit) for hit in hits[: given.limit]]
-    return _page("\n".join(lines) or "Nothing matches.", str(start + given.limit) if more else "")
+    lines = [_hit_lines(hit) for hit in hits[: given.limit]] or ["Nothing matches."]
+    if found.not_searched:
+        lines.append(f"({found.not_searched} sessions are not indexed yet and were not searched. Try again later.)")
+    return _page("\n".join(lines), str(start + given.limit) if more else "")
 
 
 def read_session(request: Request, given: ReadArguments) -> ToolSteps:

@@ -4,6 +4,7 @@ from typing import Final
 
 from fairlead.clients.native import (
     admin,
+    files,
     insight,
     notices,
     operation,
@@ -33,6 +34,7 @@ def openapi(request: Request) -> Response:
 
 _MODULES: Final = (
     sessions,
+    files,
     overview,
     admin,
     transcripts,

@@ -110,10 +110,11 @@ def usage(request: Request) -> Steps:
     ),
 )
 def search(request: Request) -> Steps:
-    """Search the text of messages."""
+    """Search the messages of all sessions, also of those that only the agent's own files have."""
     words = request.query.get("q", "").strip()
     if not words:
         raise BadRequest("q must contain the words to find.", field="q")
     session = request.query.get("session")
-    hits = yield q.SearchText(words, request.query_int("limit", 20, 1, 200), session_id(session) if session else None)
-    return json_response(b.Hits(hits))
+    limit, within = request.query_int("limit", 20, 1, 200), session_id(session) if session else None
+    found = yield q.SearchText(words, limit, within)
+    return json_response(b.Hits(found.hits, found.not_searched))

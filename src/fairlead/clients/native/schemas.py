@@ -198,7 +198,11 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 class Hits(msgspec.Struct, frozen=True):
+    """`not_searched`: the number of sessions that are not indexed yet, or not to their end. They are indexed in the
+    background."""
+
     hits: tuple[SearchHit, ...]
+    not_searched: int = 0
 
 
 class AgentList(msgspec.Struct, frozen=True):

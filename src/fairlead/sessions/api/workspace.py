@@ -29,13 +29,17 @@ class ReadTree(ServiceCall["tuple[FileEntry, ...]"], frozen=True):
     folder: str
     depth: int = 12
     """Levels of subfolders whose content is listed; 0: none."""
+    within: str = ""
+    """The folder must be inside this one, links followed; empty: inside the roots."""
 
 
 class ReadFile(ServiceCall[bytes], frozen=True):
-    """-> bytes of a plain file. `path` may be relative to the folder; it need not be inside it. TooLarge"""
+    """-> bytes of a plain file. `path` may be relative to the folder; it need not be inside it, but inside `within`, if
+    given, links followed. TooLarge"""
 
     folder: str
     path: str
+    within: str = ""
 
 
 class NotRepository(RequestRejected, code="not_repository"):

@@ -58,11 +58,15 @@ class WorkspaceReader:
 
     async def _read_tree(self, who: Identity, action: ReadTree) -> tuple[FileEntry, ...]:
         folder = self._folder(who, action.folder)
-        return await asyncio.to_thread(self._below, folder, min(action.depth, DEPTH), [ENTRIES])
+        within = self._folder(who, action.within) if action.within else ""
+        if within and not inside(folder, within):
+            raise NotFound("folder", action.folder)
+        return await asyncio.to_thread(self._below, folder, min(action.depth, DEPTH), [ENTRIES], within)
 
     async def _read_file(self, who: Identity, action: ReadFile) -> bytes:
         folder = self._folder(who, action.folder)
-        return await asyncio.to_thread(self._file, os.path.join(folder, action.path), action.path)
+        within = self._folder(who, action.within) if action.within else ""
+        return await asyncio.to_thread(self._file, os.path.join(folder, action.path), action.path, within)
 
     def _folder(self, who: Identity, path: str) -> str:
         require_scope(who, "view")
@@ -80,15 +84,16 @@ class WorkspaceReader:
             and not inside(real, "/proc")
         )
 
-    def _below(self, folder: str, depth: int, left: list[int]) -> tuple[FileEntry, ...]:
-        """The content of a folder. `left`: the number of entries that may still be listed."""
+    def _below(self, folder: str, depth: int, left: list[int], within: str) -> tuple[FileEntry, ...]:
+        """The content of a folder. `left`: the number of entries that may still be listed. Links that lead out of
+        `within` are left out."""
         found: list[tuple[bool, str, str, os.stat_result]] = []
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     if left[0] <= 0:
                         break
-                    if (real := self._shown(entry)) is not None:
+                    if (real := self._shown(entry)) is not None and (not within or inside(real, within)):
                         left[0] -= 1
                         found.append((entry.is_dir(), entry.name, entry.path, os.stat(real)))
         except OSError:
@@ -97,7 +102,7 @@ class WorkspaceReader:
         listed = []
         for is_folder, name, path, about in found:
             deeper = is_folder and depth > 0 and not os.path.islink(path) and name not in LEFT_OUT
-            children = self._below(path, depth - 1, left) if deeper else ()
+            children = self._below(path, depth - 1, left, within) if deeper else ()
             size, modified = (0 if is_folder else about.st_size), int(about.st_mtime * 1000)
             listed.append(FileEntry(_text(name), _text(path), is_folder, size, modified, children))
         return tuple(listed)
@@ -110,13 +115,14 @@ class WorkspaceReader:
         except OSError:
             return None
 
-    def _file(self, path: str, named: str) -> bytes:
+    def _file(self, path: str, named: str, within: str) -> bytes:
         if "\0" in path:
             raise BadRequest("A path has no NUL character.")
         try:
             real = os.path.realpath(path, strict=True)
             # Files below `.git` are read only through git, which leaves out closed folders.
-            if not self._open(real) or ".git" in real.split("/") or not os.path.isfile(real):
+            allowed = self._open(real) and (not within or inside(real, within))
+            if not allowed or ".git" in real.split("/") or not os.path.isfile(real):
                 raise NotFound("file", named)
             with open_regular(real) as opened:
                 about = os.fstat(opened.fileno())

@@ -1,7 +1,8 @@
 """Imports sessions that other programs wrote to transcript files: lists them, reads one into a log when it is opened,
 and follows it while its file grows.
 
-Rule: nothing is copied until a user opens a session, imports it or agrees to the archive. A session whose agent runs
+Rule: nothing is copied until a user opens a session, imports it or agrees to the archive; only the search index has its
+texts before (`text_index`), as long as the file exists. A session whose agent runs
 here gets its events from the agent's wire, not from its file. Paths from the wire resolve inside the agent's homes (for
 an import also inside the roots) or are rejected.
 """
@@ -9,7 +10,7 @@ an import also inside the roots) or are rejected.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from fairlead.model import events as ev
 from fairlead.model.auth import Identity
@@ -27,6 +28,7 @@ from fairlead.sessions.transcripts.filling import LogFiller
 from fairlead.sessions.transcripts.forks import ForkBranch, ForkDetector
 from fairlead.sessions.transcripts.listing import TranscriptIndex, is_listed
 from fairlead.sessions.transcripts.mirror import TranscriptMirror
+from fairlead.sessions.transcripts.text_index import TranscriptTextIndex
 from fairlead.sessions.transcripts.turn_timeout import TurnTimeouts
 from fairlead.system.tasks import TaskSet
 
@@ -55,7 +57,9 @@ class TranscriptImporter:
         """Serializes opening sessions of one fork family: of two files that begin alike, the second finds the first."""
         self.turn_timeouts = TurnTimeouts(services, registry.loaded, self.tasks)
         self.filler = LogFiller(services, source, self.turn_timeouts, self.tasks)
-        self.listing = TranscriptIndex(services, source, self.forks, self.tasks, self.filler.forget)
+        self.listing = TranscriptIndex(services, source, self.forks, self.tasks, self._file_gone, self._file_changed)
+        texts, most = services.transcript_texts, services.limits.transcript_index_bytes
+        self.text_index = None if texts is None else TranscriptTextIndex(services, source, texts, most, self.tasks)
         self.mirror = TranscriptMirror(services, source)
         self.watching = asyncio.Event()
         """Set when the files are listed and watched."""
@@ -83,9 +87,27 @@ class TranscriptImporter:
                 # The watch is active: later changes are reported, and this scan finds the earlier ones.
                 grown = await self.listing.scan()
                 self.watching.set()
+                if self.text_index is not None:
+                    self.tasks.spawn(self.text_index.start(self.listing.marks))
                 changed = changed | grown | await self._working()
             for session in changed:
                 self._attend(session)
+
+    def _file_changed(self, found: FoundTranscript) -> None:
+        if self.text_index is not None:
+            self.text_index.soon(found.session, found.mark)
+
+    def _file_gone(self, session: SessionId) -> None:
+        self.filler.forget(session)
+        self.forget_texts(session)
+
+    def forget_texts(self, session: SessionId) -> None:
+        """Remove a session from the search index of files: it has a log now, or it is deleted."""
+        if self.text_index is not None:
+            self.text_index.soon(session)
+
+    def unindexed(self) -> Collection[SessionId] | None:
+        return None if self.text_index is None else self.text_index.unindexed()
 
     def _attend(self, session: SessionId) -> None:
         """Handle a change in a task per session, so that a large file delays no other session.
@@ -193,6 +215,7 @@ class TranscriptImporter:
             place = branch.shared.place
             await self.filler.log(begun, TranscriptPage(records=branch.shared.between, place=place))
         await self.filler.start(begun, place, path, found.mark.size)
+        self.forget_texts(session)
         return begun
 
     async def is_loaded(self, session: SessionId, *, wait: bool) -> bool:

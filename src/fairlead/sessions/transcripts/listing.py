@@ -1,7 +1,7 @@
 """Lists the sessions that exist only in their agent's own files, and keeps the list up to date without copying them."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -25,13 +25,14 @@ LISTED_AGAIN_S = 2.0
 
 @dataclass(eq=False, repr=False)
 class TranscriptIndex:
-    """`_forget` is called with each session whose file is gone."""
+    """`_forget` is called with each session whose file is gone, `_changed` with each file that has changed."""
 
     _services: CoreDependencies
     _source: Transcripts
     _forks: ForkDetector
     _tasks: TaskSet
     _forget: Callable[[SessionId], None]
+    _changed: Callable[[FoundTranscript], None]
     _waiting: set[SessionId] = field(default_factory=set)
     _listing: bool = False
     _marks: dict[str, FileMark] = field(default_factory=dict)
@@ -61,6 +62,10 @@ class TranscriptIndex:
         known = await self._services.store.session_of(session)
         summary = None if known is None else await self._services.store.summary(known)
         return summary is not None and summary.state != TRANSCRIPT
+
+    @property
+    def marks(self) -> Mapping[str, FileMark]:
+        return self._marks
 
     def size_of(self, session: SessionId) -> int:
         """The size of a session's file when it was last read; 0 if unknown."""
@@ -98,6 +103,7 @@ class TranscriptIndex:
         else:
             await self.add([found])
             if is_listed(found):
+                self._changed(found)
                 self._services.on_change(session, "updated")
 
     async def _later(self) -> None:

@@ -42,7 +42,7 @@ create table texts (id integer primary key, log integer not null, seq integer no
     kind text not null, text text not null);
 create index texts_by_log on texts (log, seq);
 """
-_FTS = """
+FTS = """
 create virtual table said using fts5 (text, content = 'texts', content_rowid = 'id',
     tokenize = 'unicode61 remove_diacritics 2');
 create trigger texts_added after insert on texts begin
@@ -191,7 +191,7 @@ def _opened(file: Path, log: sqlite3.Connection, *, fts: bool) -> sqlite3.Connec
     make_private(file)
     db = connect(file)
     db.execute("pragma journal_mode = wal")
-    db.executescript(f"begin; {_TABLES} {USAGE_TABLES} {_FTS if fts else ''} pragma user_version = {kind}; commit;")
+    db.executescript(f"begin; {_TABLES} {USAGE_TABLES} {FTS if fts else ''} pragma user_version = {kind}; commit;")
     db.execute("insert into cursor values (?, 0)", (store_id,))
     return db
 
@@ -223,7 +223,7 @@ def search(
         parts["snippet"] = "snippet(said, 0, char(2), char(3), '…', 16)"
         parts["condition"] = "said match ?"
         parts["order"] = f"{_TOOLS_LAST}, said.rank, texts.id desc"
-        values = [_expression(wanted)]
+        values = [match_expression(wanted)]
     else:
         parts["source"] = "search.texts"
         parts["snippet"] = "texts.text"
@@ -237,14 +237,14 @@ def search(
         if whose is None:
             continue
         title = db.execute("select title from sessions where session = ?", (whose,)).fetchone()
-        marked = snippet if fts else _marked(snippet, wanted)
+        marked = snippet if fts else marked_snippet(snippet, wanted)
         hits.append(SearchHit(whose, seq, at, kind, marked, title[0] if title else ""))
         if len(hits) == limit:
             break
     return tuple(hits)
 
 
-def _expression(words: Sequence[str]) -> str:
+def match_expression(words: Sequence[str]) -> str:
     """Build an FTS5 query; a quoted string is never an operator in it."""
     return " ".join('"' + word.replace('"', '""') + '"' for word in words) + "*"
 
@@ -265,7 +265,7 @@ def _showing(db: sqlite3.Connection, log: int, seq: int) -> Iterator[str]:
         yield from _showing(db, fork, seq)
 
 
-def _marked(text: str, words: Sequence[str]) -> str:
+def marked_snippet(text: str, words: Sequence[str]) -> str:
     """Build a snippet without FTS5: some of the text around the first word."""
     start = max(text.casefold().find(words[0].casefold()), 0)
     end = start + len(words[0])

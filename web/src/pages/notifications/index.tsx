@@ -10,6 +10,7 @@ import { Time } from "../../parts/time";
 import { toast, toastError } from "../../parts/toast";
 import { Link } from "../../router";
 import { DEFAULT_PUSH, KINDS, toggled } from "../../state/kinds";
+import { inbox } from "../../state/inbox";
 import { oneLine } from "../../state/text";
 import "../../style/panel.css";
 
@@ -134,16 +135,28 @@ const LEFT_OUT = new Set([
 ]);
 
 function Feed() {
-  const shown = notices.value.filter((one) => !LEFT_OUT.has(one.kind));
+  const { shown, settled } = inbox(notices.value.filter((one) => !LEFT_OUT.has(one.kind)));
   return (
     <section aria-labelledby="feed" class="panel">
       <h2 id="feed">Recent activity</h2>
-      {!shown.length && <p class="soft">No notifications yet.</p>}
+      {!shown.length && !settled.length && <p class="soft">No notifications yet.</p>}
       <ol class="feed" aria-live="off">
         {shown.map((one) => (
           <Entry key={one.seq} notice={one} />
         ))}
       </ol>
+      {settled.length > 0 && (
+        <details class="settled">
+          <summary>
+            {settled.length} settled request{settled.length === 1 ? "" : "s"}
+          </summary>
+          <ol class="feed" aria-live="off">
+            {settled.map((one) => (
+              <Entry key={one.seq} notice={one} />
+            ))}
+          </ol>
+        </details>
+      )}
       {hasOlder.value && (
         <div class="actions">
           <Button label="Show older" onClick={() => void loadOlder().catch(toastError)} />

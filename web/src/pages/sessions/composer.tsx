@@ -1,4 +1,4 @@
-// The composer: text and attachments, completion of slash commands; sends a new turn or steers the running one. Next to it
+// The composer: text and attachments, completion of slash commands and of file names after @; sends a new turn or steers the running one. Next to it
 // are the session's settings, above it the queue.
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -13,7 +13,7 @@ import { wire } from "../../wire/socket";
 import type { Block } from "../../wire/types";
 import { type Attachment, attach, attachedOf } from "./attachments";
 import { MODELS, MODES, THINKING, modeName, modelName } from "./choices";
-import { Commands, known, matching } from "./commands";
+import { Suggestions, known, useSuggestions } from "./suggestions";
 import { Queue } from "./queue";
 
 const draftKey = (session: string) => `fairlead.draft.${session}`;
@@ -23,24 +23,30 @@ export function Composer({ live }: { live: LiveSession }) {
   const [text, setText] = useState(() => sessionStorage.getItem(draftKey(live.id)) ?? "");
   const [attached, setAttached] = useState<Attachment[]>([]);
   const [over, setOver] = useState(false);
-  const [picked, setPicked] = useState(0);
-  const [closed, setClosed] = useState("");
+  const [caret, setCaret] = useState(text.length);
   const box = useRef<HTMLTextAreaElement>(null);
   const file = useRef<HTMLInputElement>(null);
   const camera = useRef<HTMLInputElement>(null);
   const { turn, commands, interrupting } = live.facts.value;
   const working = turn !== "";
   const all = useMemo(() => known(commands), [commands]);
-  const found = closed === text ? [] : matching(text, all);
+  const suggested = useSuggestions(live.id, text, caret, all);
+  const { found, picked } = suggested;
 
   useEffect(() => {
     if (text) sessionStorage.setItem(draftKey(live.id), text);
     else sessionStorage.removeItem(draftKey(live.id));
   }, [text]);
-  useEffect(() => setPicked(0), [text]);
   useEffect(() => {
     if (!touch.matches) box.current?.focus({ preventScroll: true });
   }, []);
+  const again = live.draft.value;
+  useEffect(() => {
+    // A message of the conversation that is to be changed and sent again.
+    if (!again) return;
+    live.draft.value = null;
+    takeBack(again);
+  }, [again]);
   useLayoutEffect(() => {
     const area = box.current;
     if (!area) return;
@@ -87,10 +93,13 @@ export function Composer({ live }: { live: LiveSession }) {
     box.current?.focus();
   };
 
-  const complete = (command: string) => {
-    setText(`/${command} `);
-    setClosed(`/${command} `);
+  const complete = (chosen: string) => {
+    const made = suggested.complete(chosen);
+    setText(made.text);
+    setCaret(made.caret);
     box.current?.focus();
+    // After the new text is drawn.
+    requestAnimationFrame(() => box.current?.setSelectionRange(made.caret, made.caret));
   };
 
   const keys = (event: KeyboardEvent) => {
@@ -98,17 +107,17 @@ export function Composer({ live }: { live: LiveSession }) {
     if (found.length) {
       if (event.key === "ArrowDown" || event.key === "ArrowUp") {
         event.preventDefault();
-        setPicked((picked + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length);
+        suggested.pick((picked + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length);
         return;
       }
-      if (event.key === "Tab" || (event.key === "Enter" && found[picked] !== text.slice(1).trim())) {
+      if (event.key === "Tab" || (event.key === "Enter" && !event.shiftKey && found[picked] !== suggested.typed)) {
         event.preventDefault();
         complete(found[picked] ?? "");
         return;
       }
       if (event.key === "Escape") {
         event.preventDefault();
-        setClosed(text);
+        suggested.close();
         return;
       }
     }
@@ -123,16 +132,14 @@ export function Composer({ live }: { live: LiveSession }) {
 
   const interrupt = () => void live.command("interrupt").catch(toastError);
 
+  const takeBack = (content: Block[]) => {
+    const kept = attachedOf(content);
+    setText((before) => [kept.text, before].filter(Boolean).join("\n"));
+    setAttached((before) => [...kept.attached, ...before]);
+    box.current?.focus();
+  };
   const edit = (message: string, content: Block[]) => {
-    live.command("cancel_message", { message }).then(
-      () => {
-        const kept = attachedOf(content);
-        setText((before) => [kept.text, before].filter(Boolean).join("\n"));
-        setAttached((before) => [...kept.attached, ...before]);
-        box.current?.focus();
-      },
-      toastError,
-    );
+    live.command("cancel_message", { message }).then(() => takeBack(content), toastError);
   };
 
   const others = live.typing.names.value;
@@ -170,7 +177,7 @@ export function Composer({ live }: { live: LiveSession }) {
         </ul>
       )}
       <div class="compose">
-        {found.length > 0 && <Commands found={found} picked={picked} onPick={complete} />}
+        {found.length > 0 && <Suggestions kind={suggested.kind} found={found} picked={picked} onPick={complete} />}
         <label class="hidden-visually" for="compose-text">
           Message
         </label>
@@ -182,13 +189,16 @@ export function Composer({ live }: { live: LiveSession }) {
           placeholder={
             working ? (steers ? "Queue a message, or steer with Ctrl+Enter…" : "Queue a message…") : "Message the agent…"
           }
-          aria-controls={found.length ? "commands" : undefined}
+          dir="auto"
+          aria-controls={found.length ? "suggestions" : undefined}
           aria-autocomplete="list"
-          aria-activedescendant={found.length ? `command-${picked}` : undefined}
+          aria-activedescendant={found.length ? `suggestion-${picked}` : undefined}
           onInput={(event) => {
             setText(event.currentTarget.value);
+            setCaret(event.currentTarget.selectionStart);
             typing();
           }}
+          onSelect={(event) => setCaret(event.currentTarget.selectionStart)}
           onKeyDown={keys}
           onPaste={(event) => {
             const files = [...(event.clipboardData?.files ?? [])];

@@ -8,9 +8,9 @@ import { toastError } from "../../parts/toast";
 import { go } from "../../router";
 import type { Hit } from "../../wire/types";
 
-export function FindBar({ live, onClose }: { live: LiveSession; onClose: () => void }) {
+export function FindBar({ live, words: first, onClose }: { live: LiveSession; words: string; onClose: () => void }) {
   const input = useRef<HTMLInputElement>(null);
-  const [words, setWords] = useState("");
+  const [words, setWords] = useState(first);
   const [hits, setHits] = useState<Hit[] | null>(null);
   const [at, setAt] = useState(0);
   // Before the next key press.

@@ -13,7 +13,7 @@ import { mayManage } from "../../state/sharing";
 import { amount, money, oneLine } from "../../state/text";
 import { relatives } from "../../state/tree";
 import { may, me } from "../../wire/login";
-import { rest } from "../../wire/rest";
+import { query, rest } from "../../wire/rest";
 import type { Summary } from "../../wire/types";
 import { titleOf } from "./list";
 import { ShareDialog } from "./share";
@@ -32,10 +32,18 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
     void refresh();
   };
   const items: MenuItem[] = [
+    { label: "Browse files", icon: "folder", onChoose: () => go(`/app/s/${live.id}/files`) },
     { label: "Find in this session", icon: "search", onChoose: onFind },
     { label: "Export as HTML", icon: "download", onChoose: () => void save(live.id, "html") },
     { label: "Export as JSON lines", icon: "download", onChoose: () => void save(live.id, "jsonl") },
   ];
+  if (cwd && may("terminal"))
+    items.push({
+      label: "New terminal here",
+      icon: "terminal",
+      about: "A shell in the session's folder",
+      onChoose: () => go(`/app/terminals/${live.id.slice(0, 8)}${query({ cwd })}`),
+    });
   if (live.view.value?.settings?.link === "terminal" && may("terminal"))
     items.unshift({ label: "Open terminal", icon: "terminal", onChoose: () => go(`/app/terminals/session/${live.id}`) });
   const fork: MenuItem = {
@@ -74,7 +82,7 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
     <header class="session-head">
       <Button class="to-list" label="Back to sessions" icon="back" kind="quiet" bare onClick={() => go("/app")} />
       <div class="session-title">
-        <h1 title={oneLine(title, 400)}>{oneLine(title)}</h1>
+        <h1 dir="auto" title={oneLine(title, 400)}>{oneLine(title)}</h1>
         <p title={oneLine(cwd, 400)}>
           <span class="mono">{oneLine(cwd, 200)}</span>
           {watchers > 1 && <span>{watchers} watching</span>}

@@ -15,6 +15,8 @@ import {
 } from "../../live/sessions";
 import { search } from "../../live/search";
 import { Button } from "../../parts/button";
+import { Icon } from "../../parts/icon";
+import { useKeys } from "../../parts/keys";
 import { Menu } from "../../parts/menu";
 import { toastError } from "../../parts/toast";
 import { Time } from "../../parts/time";
@@ -30,10 +32,39 @@ interface Group {
   sessions: Summary[];
 }
 
+/** The states that the list can be restricted to. */
+const FILTERS = { all: "All", waiting: "Waiting for you", working: "Working", unread: "Unread" } as const;
+type Filter = keyof typeof FILTERS;
+const filter = signal<Filter>("all");
+
+const FOLDED = "fairlead.folded";
+/** Folders whose sessions are hidden, on this device. */
+const folded = signal<Set<string>>(new Set(readFolded()));
+
+function readFolded(): string[] {
+  try {
+    const kept: unknown = JSON.parse(localStorage.getItem(FOLDED) ?? "[]");
+    return Array.isArray(kept) ? kept.filter((name): name is string => typeof name === "string") : [];
+  } catch {
+    return [];
+  }
+}
+
+function fold(cwd: string): void {
+  const next = new Set(folded.value);
+  if (!next.delete(cwd)) next.add(cwd);
+  folded.value = next;
+  localStorage.setItem(FOLDED, JSON.stringify([...next].slice(-500)));
+}
+
+const shownSummaries = computed(() =>
+  filter.value === "all" ? summaries.value : summaries.value.filter((one) => stateOf(one).look === filter.value),
+);
+
 /** By folder, the most recently used first; inside, as the gateway orders them. */
 const groups = computed<Group[]>(() => {
   const found = new Map<string, Summary[]>();
-  for (const one of summaries.value) {
+  for (const one of shownSummaries.value) {
     const list = found.get(one.cwd);
     if (list) list.push(one);
     else found.set(one.cwd, [one]);
@@ -43,10 +74,15 @@ const groups = computed<Group[]>(() => {
 
 const words = signal("");
 const hits = signal<Hit[] | null>(null);
+const notSearched = signal(0);
 
 /** `alone`: no session is open, so the list is the main content of the page. */
 export function SessionList({ current, alone }: { current: string; alone: boolean }) {
   useEffect(() => void refresh(), []);
+  useKeys("Sessions", [
+    { keys: ["j"], about: "Next session in the list", run: () => step(1) },
+    { keys: ["k"], about: "Previous session in the list", run: () => step(-1) },
+  ]);
   const Heading = alone ? "h1" : "h2";
   const Frame = alone ? "main" : "aside";
   return (
@@ -61,6 +97,13 @@ export function SessionList({ current, alone }: { current: string; alone: boolea
             items={[
               { label: "Hide archived", chosen: !showArchived.value, onChoose: () => setArchivedShown(false) },
               { label: "Show archived", chosen: showArchived.value, onChoose: () => setArchivedShown(true) },
+              ...Object.entries(FILTERS).map(([name, label]) => ({
+                label: `Show: ${label}`,
+                chosen: filter.value === name,
+                onChoose: () => {
+                  filter.value = name as Filter;
+                },
+              })),
             ]}
           />
           {may("chat") && <Button label="New session" icon="plus" bare kind="primary" onClick={() => go("/app/new")} />}
@@ -82,8 +125,9 @@ function Search() {
       hits.value = null;
       return;
     }
-    const found = (list: Hit[]) => {
+    const found = (list: Hit[], left: number) => {
       hits.value = list;
+      notSearched.value = left;
     };
     const timer = setTimeout(() => {
       end.current = search(wanted, { limit: 60 }, found, toastError);
@@ -115,6 +159,15 @@ function Search() {
   );
 }
 
+/** Moves the focus along the list, from the open session if none has it. */
+function step(by: number): void {
+  const all = [...document.querySelectorAll<HTMLElement>(".list-scroll a")];
+  const here = all.indexOf(document.activeElement as HTMLElement);
+  const open = all.findIndex((link) => link.getAttribute("aria-current") === "page");
+  const at = here >= 0 ? here : open;
+  all[Math.min(all.length - 1, Math.max(0, at < 0 ? 0 : at + by))]?.focus();
+}
+
 /** The arrow keys move the focus along the list. */
 function arrows(event: KeyboardEvent): void {
   if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
@@ -144,10 +197,33 @@ function Groups({ current, alone }: { current: string; alone: boolean }) {
     );
   return (
     <div onKeyDown={arrows}>
+      {filter.value !== "all" && (
+        <p class="list-note" role="status">
+          Only: {FILTERS[filter.value].toLowerCase()}.{" "}
+          <Button
+            label="Show all"
+            kind="quiet"
+            onClick={() => {
+              filter.value = "all";
+            }}
+          />
+        </p>
+      )}
       {groups.value.map((group) => (
         <div key={group.cwd} class="group" role="group" aria-label={oneLine(group.cwd, 400)}>
           <header title={oneLine(group.cwd, 400)}>
-            <Heading>{lastPart(group.cwd) || "No folder"}</Heading>
+            <Heading>
+              <button
+                type="button"
+                class="fold"
+                aria-expanded={!folded.value.has(group.cwd)}
+                onClick={() => fold(group.cwd)}
+              >
+                <Icon name={folded.value.has(group.cwd) ? "right" : "down"} />
+                {lastPart(group.cwd) || "No folder"}
+                {folded.value.has(group.cwd) && <span class="quiet"> {group.sessions.length}</span>}
+              </button>
+            </Heading>
             {may("chat") && (
               <Button
                 label={`New session in ${lastPart(group.cwd)}`}
@@ -158,8 +234,8 @@ function Groups({ current, alone }: { current: string; alone: boolean }) {
               />
             )}
           </header>
-          <ul>
-            {branches(group.sessions).map(({ summary: one, depth }) => (
+          <ul hidden={folded.value.has(group.cwd)}>
+            {(folded.value.has(group.cwd) ? [] : branches(group.sessions)).map(({ summary: one, depth }) => (
               <li key={one.session} class={depth ? `branch depth-${depth}` : undefined}>
                 <Row summary={one} current={one.session === current} />
               </li>
@@ -167,12 +243,28 @@ function Groups({ current, alone }: { current: string; alone: boolean }) {
           </ul>
         </div>
       ))}
-      {more.value && (
-        <p class="list-more">
-          <Button label="Show older sessions" onClick={() => loadMore().catch(toastError)} />
-        </p>
-      )}
+      {more.value && <Older rows={groups.value.reduce((sum, { cwd, sessions }) => sum + (folded.value.has(cwd) ? 0 : sessions.length), 0)} />}
     </div>
+  );
+}
+
+/** Loads the next page when it comes into sight, as long as that adds rows: folders may be folded. */
+function Older({ rows }: { rows: number }) {
+  const place = useRef<HTMLParagraphElement>(null);
+  const before = useRef(-1);
+  useEffect(() => {
+    if (before.current === rows) return;
+    before.current = rows;
+    const seen = new IntersectionObserver((entries) => {
+      if (entries.some((entry) => entry.isIntersecting)) loadMore().catch(toastError);
+    });
+    seen.observe(place.current!);
+    return () => seen.disconnect();
+  }, [more.value]);
+  return (
+    <p class="list-more" ref={place}>
+      <Button label="Show older sessions" onClick={() => loadMore().catch(toastError)} />
+    </p>
   );
 }
 
@@ -210,7 +302,7 @@ function Row({ summary, current }: { summary: Summary; current: boolean }) {
       title={`${titleOf(summary)} (${state.name})`}
     >
       <span class={`dot ${state.look}`} />
-      <span class="name">{titleOf(summary)}</span>
+      <span class="name" dir="auto">{titleOf(summary)}</span>
       <Time at={summary.updated} />
       <span class="facts">
         {facts.join(" · ")}
@@ -228,6 +320,7 @@ function Hits({ current }: { current: string }) {
     return (
       <div class="empty" role="status">
         <p>No results for “{words.value.trim()}”.</p>
+        <NotSearched />
       </div>
     );
   return (
@@ -235,6 +328,7 @@ function Hits({ current }: { current: string }) {
       <p class="hidden-visually" role="status">
         {found.length} results
       </p>
+      <NotSearched />
       {titles.length > 0 && (
         <ul>
           {titles.slice(0, 8).map((one) => (
@@ -245,10 +339,10 @@ function Hits({ current }: { current: string }) {
         </ul>
       )}
       <ul>
-        {found.map((hit) => (
-          <li key={`${hit.session}:${hit.seq}`}>
-            <Link to={`/app/s/${hit.session}?at=${hit.seq}`} class="hit">
-              <span class="name">{oneLine(hit.title) || "Untitled"}</span>
+        {found.map((hit, index) => (
+          <li key={`${hit.session}:${hit.seq || index}`}>
+            <Link to={hitPath(hit, words.value.trim())} class="hit">
+              <span class="name" dir="auto">{oneLine(hit.title) || "Untitled"}</span>
               <Time at={hit.at} />
               <Snippet text={hit.snippet} />
             </Link>
@@ -259,10 +353,22 @@ function Hits({ current }: { current: string }) {
   );
 }
 
+/** Sessions of Claude Code are indexed in the background; until that is done, some are not searched. */
+function NotSearched() {
+  const left = notSearched.value;
+  if (!left) return null;
+  return <p class="list-note">{left === 1 ? "1 session is" : `${left} sessions are`} not indexed yet and not searched.</p>;
+}
+
+/** A hit in a transcript that was never opened has no place in a log yet: its session is opened with the words to find. */
+export function hitPath(hit: Pick<Hit, "session" | "seq">, words: string): string {
+  return `/app/s/${hit.session}${query(hit.seq ? { at: hit.seq } : { find: words })}`;
+}
+
 /** The matched words are between \x02 and \x03. */
 export function Snippet({ text }: { text: string }) {
   return (
-    <span class="snippet">
+    <span class="snippet" dir="auto">
       {text.split("\x02").map((part, index) => {
         if (!index) return plain(part);
         const [found = "", after = ""] = part.split("\x03");

@@ -8,6 +8,7 @@ import { Dialog } from "../../parts/dialog";
 import { Field } from "../../parts/field";
 import { go, params } from "../../router";
 import { advice } from "../../state/notes";
+import { lastPart } from "../../state/text";
 import { may } from "../../wire/login";
 import { type WireError, rest } from "../../wire/rest";
 import type { Agent, Reply } from "../../wire/types";
@@ -106,6 +107,24 @@ export function NewSession() {
             ))}
           </datalist>
         </div>
+        {folders.length > 1 && (
+          <div class="recent" role="group" aria-label="Recent folders">
+            {folders
+              .filter((cwd) => cwd && cwd !== chosen.cwd)
+              .slice(0, 6)
+              .map((cwd) => (
+                <Button key={cwd} label={lastPart(cwd)} title={cwd} icon="folder" kind="quiet" onClick={() => set({ cwd })} />
+              ))}
+          </div>
+        )}
+        {agent?.name === "demo" && (
+          <p class="banner wait" role="note">
+            <span>
+              The demo agent follows a script and has no model. Try <code>SCRIPT:tool</code> or <code>SCRIPT:todo</code>. Install
+              Claude Code on the gateway's machine to run real sessions.
+            </span>
+          </p>
+        )}
         <Untrusted folder={chosen.cwd} />
         <Field label="First message">
           <textarea

@@ -8,7 +8,7 @@ import { toast, toastError } from "../../parts/toast";
 import { go, params } from "../../router";
 import type { UserItem } from "../../state/items";
 import { advice } from "../../state/notes";
-import { oneLine } from "../../state/text";
+import { oneLine, textOf } from "../../state/text";
 import { may } from "../../wire/login";
 import { wire } from "../../wire/socket";
 import type { Acts } from "../../cards/item";
@@ -18,11 +18,21 @@ import { Header } from "./header";
 import { Rewind } from "./rewind";
 import { Stream } from "./stream";
 
+/** The first prompt stands for the title until there is one. The session's view is from before its first message. */
+function firstPrompt(live: LiveSession): string {
+  const known = live.view.value?.summary.first_prompt || summaries.value.find((one) => one.session === live.id)?.first_prompt;
+  if (known) return oneLine(known, 120);
+  if (live.before.value) return "";
+  const first = [...live.items.value, ...live.sending.value].find((one) => one.kind === "user" && one.via !== "agent");
+  return first?.kind === "user" ? oneLine(textOf(first.content), 120) : "";
+}
+
 export function Session({ id }: { id: string }) {
   const live = useMemo(() => new LiveSession(id), [id]);
   const [rewinding, setRewinding] = useState("");
   const [finding, setFinding] = useState(false);
   const at = Number(params.value.get("at")) || 0;
+  const wanted = params.value.get("find") ?? "";
 
   useEffect(() => {
     void live.open(at || undefined);
@@ -34,6 +44,12 @@ export function Session({ id }: { id: string }) {
     if (at && live.loaded.peek()) live.openAt(at).catch(toastError);
   }, [at]);
 
+  const imported = live.view.value !== null;
+  useEffect(() => {
+    // A search hit in a transcript: once its log is there, the words are found in it.
+    if (wanted && imported) setFinding(true);
+  }, [wanted, imported]);
+
   const status = wire.status.value;
   useEffect(() => {
     // Opened while the gateway was unreachable: open again when it is back.
@@ -41,7 +57,7 @@ export function Session({ id }: { id: string }) {
   }, [status]);
 
   const { items, facts } = live;
-  const title = facts.value.title || oneLine(live.view.value?.summary.first_prompt ?? "", 120) || "Session";
+  const title = facts.value.title || firstPrompt(live) || "New session";
   useEffect(() => {
     document.title = `${oneLine(title)} · Fairlead`;
   }, [title]);
@@ -76,6 +92,9 @@ export function Session({ id }: { id: string }) {
             .catch(toastError),
       }),
       ...(rewinds && { rewind: setRewinding }),
+      edit: (item: UserItem) => {
+        live.draft.value = item.content;
+      },
       again: (item: UserItem) => {
         live.forget(item.message);
         live.send(item.content, item.via === "steer").catch(toastError);
@@ -102,7 +121,7 @@ export function Session({ id }: { id: string }) {
   return (
     <main class="main-pane session">
       <Header live={live} title={title} onFind={() => setFinding(!finding)} />
-      {finding && <FindBar live={live} onClose={() => setFinding(false)} />}
+      {finding && <FindBar live={live} words={wanted} onClose={() => setFinding(false)} />}
       <Stream live={live} acts={may("chat") ? acts : null} reveal={at} />
       {may("chat") ? <Composer live={live} /> : <p class="readonly">This device can view the session but not send messages.</p>}
       {rewinding && <Rewind live={live} message={rewinding} onClose={() => setRewinding("")} />}

@@ -2,13 +2,14 @@
 
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
+import { refresh as refreshSessions, summaries } from "../../live/sessions";
 import { Button } from "../../parts/button";
 import { Confirm, Dialog } from "../../parts/dialog";
 import { Field, Switch } from "../../parts/field";
 import { Icon } from "../../parts/icon";
 import { Terminal, type TerminalLine, type TerminalState } from "../../parts/terminal";
 import { toastError } from "../../parts/toast";
-import { Link, go } from "../../router";
+import { Link, go, params as asked } from "../../router";
 import { oneLine } from "../../state/text";
 import { me } from "../../wire/login";
 import { query, rest } from "../../wire/rest";
@@ -27,6 +28,8 @@ interface Chosen {
   session?: string;
   owner?: string;
   name: string;
+  /** The folder in which it starts, if it does not run yet. */
+  cwd?: string;
 }
 
 const shells = signal<Shell[] | null>(null);
@@ -47,7 +50,9 @@ export default function Terminals({ params }: { params: Record<string, string> }
     void refresh();
   }, []);
   const { session, owner, name } = params;
-  const chosen: Chosen | null = session ? { session, name: "agent" } : name ? { ...(owner ? { owner } : {}), name } : null;
+  const cwd = asked.value.get("cwd") ?? "";
+  const own = { ...(owner ? { owner } : {}), ...(cwd ? { cwd } : {}) };
+  const chosen: Chosen | null = session ? { session, name: "agent" } : name ? { ...own, name } : null;
   return (
     <main class="terminals">
       <div class="terminals-bar">
@@ -216,7 +221,7 @@ async function socketOf(chosen: Chosen, readOnly: boolean): Promise<WebSocket> {
   const path = chosen.session
     ? `/v1/sessions/${encodeURIComponent(chosen.session)}/terminal`
     : `/v1/terminals/${encodeURIComponent(chosen.name)}`;
-  const asked = chosen.session ? {} : { owner: chosen.owner, watch: readOnly || undefined };
+  const asked = chosen.session ? {} : { owner: chosen.owner, watch: readOnly || undefined, cwd: chosen.cwd };
   const url = new URL(`${path}${query({ ...asked, ticket })}`, location.href);
   url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
   return new WebSocket(url);
@@ -226,6 +231,8 @@ const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
 function Making({ onDone }: { onDone: () => void }) {
   const [name, setName] = useState(freeName());
+  const [cwd, setCwd] = useState("");
+  useEffect(() => void refreshSessions(), []);
   const wrong = NAME.test(name) ? "" : "Use letters, digits, dots, dashes and underscores, at most 64 characters.";
   return (
     <Dialog title="New terminal" onClose={onDone}>
@@ -236,7 +243,7 @@ function Making({ onDone }: { onDone: () => void }) {
           if (wrong) return;
           onDone();
           watching.value = false;
-          go(`/app/terminals/${name}`);
+          go(`/app/terminals/${name}${query({ cwd: cwd.trim() })}`);
         }}
       >
         <Field label="Name" hint="If a terminal with this name is running, it is opened." {...(wrong ? { wrong } : {})}>
@@ -249,6 +256,22 @@ function Making({ onDone }: { onDone: () => void }) {
             onInput={(event) => setName(event.currentTarget.value)}
           />
         </Field>
+        <Field label="Folder" hint="Where a new terminal starts. Empty: the gateway's first root.">
+          <input
+            class="input mono"
+            type="text"
+            list="terminal-folders"
+            autocomplete="off"
+            spellcheck={false}
+            value={cwd}
+            onInput={(event) => setCwd(event.currentTarget.value)}
+          />
+        </Field>
+        <datalist id="terminal-folders">
+          {[...new Set(summaries.value.map((one) => one.cwd))].slice(0, 30).map((folder) => (
+            <option key={folder} value={folder} />
+          ))}
+        </datalist>
         <div class="actions">
           <Button label="Open" kind="primary" type="submit" disabled={Boolean(wrong)} />
         </div>

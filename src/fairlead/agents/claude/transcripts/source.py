@@ -3,7 +3,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from fairlead.agents.claude.transcripts import index
@@ -95,13 +96,28 @@ class ClaudeTranscripts:
         return await asyncio.to_thread(index.summarize_file, Path(path))
 
     async def reader(
-        self, session: SessionId, place: bytes = b"", *, after: str = "", since: str = "", path: str = ""
+        self,
+        session: SessionId,
+        place: bytes = b"",
+        *,
+        after: str = "",
+        since: str = "",
+        path: str = "",
+        keep_large: bool = True,
     ) -> reading.SessionReader:
         file = Path(path) if path else await self._get(session)
-        return await asyncio.to_thread(self._reader, session, file, place, after, since, bool(path))
+        spill = partial(self._spill_of, session) if keep_large else lambda: None
+        return await asyncio.to_thread(self._reader, session, file, place, after, since, bool(path), spill)
 
     def _reader(
-        self, session: SessionId, file: Path, place: bytes, after: str, since: str, alone: bool
+        self,
+        session: SessionId,
+        file: Path,
+        place: bytes,
+        after: str,
+        since: str,
+        alone: bool,
+        spill: Callable[[], OversizeSpill | None],
     ) -> reading.SessionReader:
         self._legacy.files(file.parent, session)  # read here, in the thread, and cached for the event loop
         return reading.SessionReader(
@@ -110,7 +126,7 @@ class ClaudeTranscripts:
             place,
             after,
             since,
-            lambda: self._spill_of(session),
+            spill,
             where=lambda: None if alone else self._paths.get(session),
             legacy=self._legacy,
         )

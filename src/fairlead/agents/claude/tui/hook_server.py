@@ -193,9 +193,9 @@ class HookEndpoint:
         self._answered: OrderedDict[str, bytes] = OrderedDict()
         self._kept = 0
 
-    def settings(self, starts: str = "") -> str:
+    def settings(self, starts: str = "", status: str = "") -> str:
         """The CLI's `--settings`: a hook for each event that has a handler. `starts` restricts the hook of
-        session-start to some ways to start.
+        session-start to some ways to start. `status`: what the CLI shows while the hook of a tool call runs.
 
         These settings override the project's. Measured on all three versions: without `disableAllHooks` and `env` here,
         a project's settings can turn our hooks off (`disableAllHooks`), or redirect them to another gateway (`env`)."""
@@ -203,6 +203,8 @@ class HookEndpoint:
         hooks: dict[str, Any] = {}
         for event in (event for event in EVENTS if event in self._handlers):
             own: dict[str, Any] = {"type": "command", "command": command(event), "timeout": LONGEST_SECONDS}
+            if event == "pre-tool-use" and status:
+                own["statusMessage"] = status
             matcher = "*" if event in _OF_TOOLS else starts if event == "session-start" else ""
             hooks[EVENTS[event]] = [{"hooks": [own], **({"matcher": matcher} if matcher else {})}]
         return msgspec.json.encode({"disableAllHooks": False, "env": named, "hooks": hooks}).decode()

@@ -15,10 +15,11 @@ from fairlead.agents.claude.launch import PreparedLaunch, in_terminal, terminal_
 from fairlead.agents.claude.tui import stored_state
 from fairlead.agents.claude.tui.driver import ClaudeTerminal
 from fairlead.agents.claude.tui.hook_server import Handler, HookServer
-from fairlead.agents.claude.versions import Version
+from fairlead.agents.claude.versions import Abilities, Version
 from fairlead.agents.claude.wire.control import HookAnswer
 from fairlead.model.agents import AgentSink, Launch, ProcessInfo
 from fairlead.model.errors import NotFound
+from fairlead.model.ids import SessionId
 from fairlead.model.store import StoredOutput
 from fairlead.system.clock import Clock
 from fairlead.system.spill import SpillFiles
@@ -117,7 +118,8 @@ async def open_terminal(
     launch = prepared.launch
     post = hooks.open(launch.session, _handlers(made))
     try:
-        words = in_terminal(launch, prepared.version, prepared.agent_session, post.settings(HOOKED_STARTS))
+        status = waiting_text(launch.session) if Abilities(prepared.version).shows_hook_status else ""
+        words = in_terminal(launch, prepared.version, prepared.agent_session, post.settings(HOOKED_STARTS, status))
         env = {**terminal_environment(prepared.env, launch, prepared.version), **post.variables}
         program = Program(argv=[*prepared.command, *words], env=env, cwd=prepared.cwd, size=SIZE)
         terminal = await terminals.open(session_terminal(launch.session), program)
@@ -127,6 +129,11 @@ async def open_terminal(
     agent = ClaudeTerminal(prepared, terminal, post, sink, clock, gateway=hooks.gateway)
     made.set_result(agent)
     return agent
+
+
+def waiting_text(session: SessionId) -> str:
+    """What the terminal shows while Fairlead decides about a tool call: a person who sits there cannot answer in it."""
+    return f"Fairlead decides. If it waits for you, answer in another client or with: fairlead permit {session[:8]}"
 
 
 def _handlers(made: asyncio.Future[ClaudeTerminal]) -> dict[str, Handler]:

@@ -4,7 +4,7 @@ A browser cannot set a header when it reads such a stream, so the token may be i
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -12,7 +12,6 @@ from fairlead.clients.claudecodeui.rest.project_fields import PROVIDER, Fields, 
 from fairlead.clients.claudecodeui.rest.responses import bounds, refused
 from fairlead.clients.claudecodeui.rest.sessions import session_json
 from fairlead.model import queries as q
-from fairlead.model.errors import NotFound
 from fairlead.model.formats.timestamps import iso_timestamp
 from fairlead.model.ids import SessionId
 from fairlead.model.store import SearchHit, SessionFilter, Summary
@@ -33,14 +32,13 @@ def search(request: Request) -> Steps:
         return refused(400, "QUERY_REQUIRED", "q must have the words to search for.")
     limit, _ = bounds(request, LIMIT, MOST)
     titles = yield from do(q.ListSessions(SessionFilter(words=words, limit=limit)))
-    hits = yield from do(q.SearchText(words, limit=limit))
+    result = yield from do(q.SearchText(words, limit=limit))
     found: dict[str, dict[SessionId, list[SearchHit]]] = {}
-    summaries: dict[SessionId, Summary] = {}
-    for hit in hits:
-        summary = summaries.get(hit.session) or (yield from _summary(hit.session))
-        if summary is None or not summary.cwd or summary.archived:
+    summaries = {one.session: one for one in result.sessions if one.cwd and not one.archived}
+    for hit in result.hits:
+        summary = summaries.get(hit.session)
+        if summary is None:
             continue
-        summaries[hit.session] = summary
         found.setdefault(summary.cwd, {}).setdefault(hit.session, []).append(hit)
     events = [_event("title-results", {"titleResults": [session_json(one) for one in titles.sessions]})]
     matches = 0
@@ -49,17 +47,8 @@ def search(request: Request) -> Steps:
         shown = {**_project(path), "sessions": [_session(summaries[one], own) for one, own in sessions.items()]}
         progress = {"totalMatches": matches, "scannedProjects": number, "totalProjects": len(found)}
         events.append(_event("result", {"projectResult": shown, **progress}))
-    events.append(_event("done", {"totalMatches": matches}))
+    events.append(_event("done", {"totalMatches": matches, "notSearched": result.not_searched}))
     return Response(body=b"".join(events), content_type="text/event-stream")
-
-
-def _summary(session: SessionId) -> Any:
-    """Steps: the session's summary; None if it was deleted in the meantime."""
-    try:
-        view = yield from do(q.GetSession(session))
-    except NotFound:
-        return None
-    return view.summary
 
 
 def _project(path: str) -> Fields:
