@@ -8,9 +8,11 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.agents.context import PrivateFiles
 from fairlead.auth.credentials import Credentials
 from fairlead.config import Config
 from fairlead.model.agents import AgentKind
+from fairlead.model.events import Event
 from fairlead.model.ids import SessionId
 from fairlead.model.transcripts import Transcripts
 from fairlead.model.web.routes import ClientProtocol
@@ -18,6 +20,9 @@ from fairlead.model.web.session_changes import What
 from fairlead.notifications.address_policy import networks
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.service import NotificationService
+from fairlead.review.private_repository import GitAccess
+from fairlead.review.snapshots import FOLDER as REVIEW
+from fairlead.review.snapshots import Snapshots
 from fairlead.server.discovery import projections_of
 from fairlead.sessions.api.folders import FolderReport
 from fairlead.sessions.dependencies import CoreDependencies, McpServerSettings, PolicySettings, SessionLimits
@@ -32,6 +37,7 @@ from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system.clock import Clock
+from fairlead.system.readable_paths import ReadablePaths
 from fairlead.wiring.agents import (
     agents_by_memory,
     own_files,
@@ -65,6 +71,8 @@ class Core:
         owner: str,
         describe_folder: Callable[[str], FolderReport],
         address: str,
+        private: PrivateFiles,
+        git: GitAccess,
     ) -> None:
         self.policy = PolicySettings(
             roots=tuple(os.path.realpath(root) for root in config.roots),
@@ -75,6 +83,9 @@ class Core:
             home=home,
             allow_bypass=config.allow_bypass,
         )
+        closed = (*fences.folders, *private.folders)
+        self.paths = ReadablePaths(self.policy.roots, closed, private.settings)
+        self.snapshots = Snapshots(Path(config.data) / REVIEW, self.paths.find_repository, git, clock)
         self._session_agents = credentials.session_agents
         self.changes = SessionChanges(clock, lambda who, session: self.gateway.ownership.sees(who, session))
         self.notifications = NotificationService(
@@ -106,6 +117,7 @@ class Core:
             agent_env=session_agent_env(config, credentials.session_agents, address),
             save_access=save_agent_access(credentials),
             restore_access=restore_agent_access(config, credentials),
+            before_turn=self.snapshots.before_turn,
             turn_ended=lambda session: self.importer.turn_ended(session),
             transcripts=transcripts,
             limits=SessionLimits(
@@ -119,7 +131,7 @@ class Core:
             views=projections_of(protocols),
             owner=owner,
             on_change=self._notify,
-            committed=self.notifications.committed,
+            committed=self._committed,
             is_user=lambda name: credentials.users.get(name) is not None,
             sight_lost=credentials.ask_to_reconnect,
             on_read=self.read_state.mark_read,
@@ -140,6 +152,12 @@ class Core:
     def _notify(self, session: SessionId, what: What) -> None:
         self.changes.notify(session, what)
         self.notifications.session_changed(session, what)
+        if what == "deleted":
+            self.snapshots.deleted(session)
+
+    def _committed(self, session: SessionId, events: Sequence[Event]) -> None:
+        self.notifications.committed(session, events)
+        self.snapshots.committed(session, events)
 
 
 def _describe_session(store: SqliteStore) -> Callable[[SessionId], Awaitable[tuple[str, tuple[str, ...]]]]:

@@ -4,6 +4,7 @@ from typing import Final
 
 from fairlead.clients.native import (
     admin,
+    changes,
     insight,
     notices,
     operation,
@@ -35,6 +36,7 @@ _MODULES: Final = (
     sessions,
     overview,
     admin,
+    changes,
     transcripts,
     stored_transcripts,
     terminal,
