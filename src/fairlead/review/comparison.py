@@ -26,10 +26,6 @@ def tree_name(text: str) -> str:
     return f"{text}^{{tree}}"
 
 
-def literal(path: bytes) -> bytes:
-    return b":(top,literal)" + path
-
-
 async def changed_files(repository: PrivateRepository, before: str, after: str) -> list[RawChange]:
     """All changes between two trees, by path."""
     trees = (tree_name(before), tree_name(after))
@@ -43,7 +39,7 @@ async def described(
     """Some changes with the numbers of their lines."""
     if not changes:
         return []
-    paths = [literal(path) for change in changes for path in dict.fromkeys((change.old_path, change.path))]
+    paths = [path for change in changes for path in dict.fromkeys((change.old_path, change.path))]
     trees = (tree_name(before), tree_name(after))
     output = await repository.git("diff-tree", "-r", "-z", "--numstat", *_DIFF, *trees, "--", *paths, most=DIFF_BYTES)
     counts = formats.line_counts(output)
@@ -103,7 +99,7 @@ class DiffReader:
         self, repository: PrivateRepository, action: ReadFileDiff, path: bytes, old: bytes
     ) -> tuple[list[DiffRow], FileDiff]:
         trees = (tree_name(action.before), tree_name(action.after))
-        names = [literal(one) for one in dict.fromkeys((old, path))]
+        names = dict.fromkeys((old, path))
         raw = formats.raw_changes(await repository.git("diff-tree", "-r", "-z", "--raw", *_DIFF, *trees, "--", *names))
         change = next((one for one in raw if one.path == path), None)
         if change is None:

@@ -79,7 +79,8 @@ class PrivateRepository:
         """Run git with our configuration on the user's working tree. `own_index` false: with the user's index. `write`:
         new objects go to the user's repository. Raises GitFailed."""
         objects = os.path.join(self.user.common_dir, _OBJECTS)
-        env = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": self.user.top}
+        # A path is a path, whatever characters it has.
+        env = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": self.user.top, "GIT_LITERAL_PATHSPECS": "1"}
         if not own_index:
             env["GIT_INDEX_FILE"] = os.path.join(self.user.git_dir, "index")
         if write:
@@ -160,7 +161,11 @@ class PrivateRepository:
         untracked = formats.names(await self.git("ls-files", "-o", "--exclude-standard", "-z", most=32 << 20))
         if len(changed) + len(untracked) > SNAPSHOT_FILES:
             raise Unavailable(f"More than {SNAPSHOT_FILES} files have changed: no snapshot is made of so many.")
-        plain, marked = await asyncio.to_thread(self._sorted_out, [*changed, *untracked])
+        # A folder with a repository of its own ends with a slash.
+        nested = [path.rstrip(b"/") for path in untracked if path.endswith(b"/")]
+        single = [path for path in untracked if not path.endswith(b"/")]
+        plain, marked = await asyncio.to_thread(self._sorted_out, [*changed, *single])
+        marked |= await self._nested(nested)
         if plain:
             packed = ("-c", "core.bigFileThreshold=1") if len(plain) > PACKED else ()
             await self.git(
@@ -170,6 +175,16 @@ class PrivateRepository:
             entries = b"".join(b"100644 %s\t%s\0" % (self._store(text).encode(), path) for path, text in marked.items())
             await self.git("update-index", "--replace", "-z", "--index-info", stdin=entries)
         return (await self.git("write-tree")).decode().strip()
+
+    async def _nested(self, paths: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Store repositories inside of this one as git does, by their commit; return the texts for those without."""
+        without = {}
+        for path in paths:
+            try:
+                await self.git("update-index", "--add", "--replace", "-z", "--stdin", stdin=_lines([path]))
+            except GitFailed:
+                without[path] = b"%s: it is a repository of its own\n" % MARKER
+        return without
 
     def _sorted_out(self, paths: Sequence[bytes]) -> tuple[list[bytes], dict[bytes, bytes]]:
         """The paths whose content is stored, and those for which a text stands."""
@@ -184,9 +199,7 @@ class PrivateRepository:
                 plain.append(path)  # It was deleted.
                 continue
             size = about.st_size
-            if path.endswith(b"/"):
-                marked[path.rstrip(b"/")] = b"%s: it is a repository of its own\n" % MARKER
-            elif stat.S_ISLNK(about.st_mode) or stat.S_ISDIR(about.st_mode):
+            if stat.S_ISLNK(about.st_mode) or stat.S_ISDIR(about.st_mode):
                 plain.append(path)
             elif not stat.S_ISREG(about.st_mode):
                 continue
@@ -214,7 +227,7 @@ class PrivateRepository:
     async def head_tree(self) -> str:
         """The tree of the last commit; the empty tree if there is none."""
         found = await self.users_git("rev-parse", "--verify", "--quiet", "HEAD^{tree}", check=False)
-        return found.decode().strip() or (await self.git("mktree", stdin=b"\n")).decode().strip()
+        return found.decode().strip() or (await self.git("mktree")).decode().strip()
 
 
 def _lines(paths: Sequence[bytes]) -> bytes:

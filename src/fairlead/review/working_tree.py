@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Sequence
 from fairlead.model.errors import BadRequest, Busy, RequestRejected
 from fairlead.review import formats
 from fairlead.review.api import CommitMade, GitState
-from fairlead.review.comparison import literal, tree_name
+from fairlead.review.comparison import tree_name
 from fairlead.review.private_repository import GitFailed, PrivateRepository
 
 _UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
@@ -102,7 +102,7 @@ async def restore(repository: PrivateRepository, tree: str, paths: Sequence[byte
     gone = [path for path in paths if path not in present]
     if gone:
         # `clean` deletes what is in no index, and follows no link on the way.
-        await repository.git("clean", "-f", "-d", "-x", "-q", "--", *(literal(path) for path in gone))
+        await repository.git("clean", "-f", "-d", "-x", "-q", "--", *gone)
 
 
 async def commit(repository: PrivateRepository, message: str) -> CommitMade:
