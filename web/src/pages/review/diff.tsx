@@ -285,6 +285,8 @@ function Side(props: { side: DiffRow | null; two: boolean; left: boolean; commen
 
 export function CommentForm(props: { place: string; text?: string; onClose: () => void; onKeep: (text: string) => void }) {
   const [text, setText] = useState(props.text ?? "");
+  const area = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => area.current?.focus(), []);
   const keep = (event: Event) => {
     event.preventDefault();
     if (text.trim()) props.onKeep(text.trim());
@@ -294,6 +296,7 @@ export function CommentForm(props: { place: string; text?: string; onClose: () =
       <form class="stack" onSubmit={keep}>
         <Field label={`About ${oneLine(props.place, 200)}`} hint="Comments are kept here until you send them all in one message.">
           <textarea
+            ref={area}
             class="input"
             rows={4}
             value={text}
