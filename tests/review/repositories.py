@@ -83,7 +83,12 @@ class Place:
         self.clock = ManualClock()
         self.session = OneSession(self.project)
         self.paths = ReadablePaths([str(self.root)], [str(self.data)])
-        access = GitAccess(sandbox, str(folder / "gitconfig"))
+        self._settings = str(folder / "gitconfig")
+        self.use(sandbox)
+
+    def use(self, sandbox: Sandbox | None) -> None:
+        """Run git in this sandbox."""
+        access = GitAccess(sandbox, self._settings)
         self.snapshots = Snapshots(self.data / "review", self.paths.find_repository, access, self.clock)
         session: Any = self.session
         self.service = ReviewService(self.snapshots, session, session, self.paths, lambda agent: TOOLS)

@@ -12,7 +12,8 @@ from fairlead.model.errors import BadRequest, NotFound
 from fairlead.model.ids import CallId, EventId, MessageId, TurnId
 from fairlead.review import api, private_repository
 from fairlead.review.snapshots import Snapshots
-from review.repositories import SESSION, Place, git, repository, statuses, texts
+from review.repositories import Place, git, repository, statuses, texts
+from sessions.harness import SESSION
 
 pytestmark = pytest.mark.process
 

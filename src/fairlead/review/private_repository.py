@@ -166,15 +166,43 @@ class PrivateRepository:
         single = [path for path in untracked if not path.endswith(b"/")]
         plain, marked = await asyncio.to_thread(self._sorted_out, [*changed, *single])
         marked |= await self._nested(nested)
-        if plain:
-            packed = ("-c", "core.bigFileThreshold=1") if len(plain) > PACKED else ()
-            await self.git(
-                *packed, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=_lines(plain)
-            )
+        await self.update_index(plain)
         if marked:
             entries = b"".join(b"100644 %s\t%s\0" % (self._store(text).encode(), path) for path, text in marked.items())
             await self.git("update-index", "--replace", "-z", "--index-info", stdin=entries)
         return (await self.git("write-tree")).decode().strip()
+
+    async def update_index(self, paths: Sequence[bytes], *, users: bool = False) -> None:
+        """Make the index (`users`: that of the user) equal to the working tree at these paths."""
+        gone = await asyncio.to_thread(self._gone, paths)
+        if gone:
+            # By entry, because git refuses a path below a folder that has become a link.
+            nothing = b"0" * hashlib.new(self._format, usedforsecurity=False).digest_size * 2
+            entries = b"".join(b"0 %s\t%s\0" % (nothing, path) for path in gone)
+            await self.git("update-index", "-z", "--index-info", stdin=entries, own_index=not users, write=users)
+        present = [path for path in paths if path not in gone]
+        if present:
+            packed = ("-c", "core.bigFileThreshold=1") if len(present) > PACKED else ()
+            words = (*packed, "update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+            await self.git(*words, stdin=_lines(present), own_index=not users, write=users)
+
+    def _gone(self, paths: Sequence[bytes]) -> set[bytes]:
+        """The paths that do not exist, or only beyond a link."""
+        top = os.fsencode(self.user.top)
+        folders: dict[bytes, bool] = {b"": True}
+
+        def is_folder(path: bytes) -> bool:
+            if path not in folders:
+                place = os.path.join(top, path)
+                above = is_folder(os.path.dirname(path))
+                folders[path] = above and os.path.isdir(place) and not os.path.islink(place)
+            return folders[path]
+
+        return {
+            path
+            for path in paths
+            if not is_folder(os.path.dirname(path)) or not os.path.lexists(os.path.join(top, path))
+        }
 
     async def _nested(self, paths: Sequence[bytes]) -> dict[bytes, bytes]:
         """Store repositories inside of this one as git does, by their commit; return the texts for those without."""
@@ -241,7 +269,7 @@ def _checked(output: git.GitOutput, words: Sequence[str]) -> bytes:
     if output.cut:
         raise GitFailed(f"git {name} printed more than the gateway reads: there are too many changes.")
     if output.code != 0:
-        raise GitFailed(f"git {name} failed: {output.error.splitlines()[-1] if output.error else output.code}")
+        raise GitFailed(f"git {name} failed: {output.error.splitlines()[0] if output.error else output.code}")
     return output.data
 
 

@@ -6,12 +6,15 @@ configuration, the others move references only. A file that a filter would conve
 
 import os
 from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
 from fairlead.model.errors import BadRequest, Busy, RequestRejected
 from fairlead.review import formats
 from fairlead.review.api import CommitMade, GitState
 from fairlead.review.comparison import tree_name
 from fairlead.review.private_repository import GitFailed, PrivateRepository
+
+T = TypeVar("T")
 
 _UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
 _AHEAD = "%(upstream:short)%00%(upstream:track,nobracket)%00%(objectname)%00%(contents:subject)"
@@ -70,8 +73,7 @@ def _merging(git_dir: str) -> bool:
 
 async def stage(repository: PrivateRepository, paths: Sequence[bytes]) -> None:
     await _refuse_filtered(repository, paths)
-    arguments = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-    await _changing(repository.git(*arguments, stdin=_joined(paths), own_index=False, write=True))
+    await _changing(repository.update_index(paths, users=True))
 
 
 async def unstage(repository: PrivateRepository, paths: Sequence[bytes]) -> None:
@@ -134,7 +136,7 @@ async def commit(repository: PrivateRepository, message: str) -> CommitMade:
     return CommitMade(commit=name, branch=state.branch)
 
 
-async def _changing(work: Awaitable[bytes]) -> bytes:
+async def _changing(work: Awaitable[T]) -> T:
     """Await a command that needs git's lock."""
     try:
         return await work
