@@ -155,10 +155,11 @@ class PrivateRepository:
 
     async def snapshot(self) -> str:
         """Store the working tree as it is now; return the hash of its tree. Ignored files are not part of it."""
-        changed = formats.names(
-            await self.git("diff-files", "--name-only", "-z", "--ignore-submodules=dirty", most=32 << 20)
+        outputs = await asyncio.gather(
+            self.git("diff-files", "--name-only", "-z", "--ignore-submodules=dirty", most=32 << 20),
+            self.git("ls-files", "-o", "--exclude-standard", "-z", most=32 << 20),
         )
-        untracked = formats.names(await self.git("ls-files", "-o", "--exclude-standard", "-z", most=32 << 20))
+        changed, untracked = map(formats.names, outputs)
         if len(changed) + len(untracked) > SNAPSHOT_FILES:
             raise Unavailable(f"More than {SNAPSHOT_FILES} files have changed: no snapshot is made of so many.")
         # A folder with a repository of its own ends with a slash.
@@ -253,7 +254,7 @@ class PrivateRepository:
     # --- reading
 
     async def head_tree(self) -> str:
-        """The tree of the last commit; the empty tree if there is none."""
+        """The tree of the last commit; before the first one, the empty tree."""
         found = await self.users_git("rev-parse", "--verify", "--quiet", "HEAD^{tree}", check=False)
         return found.decode().strip() or (await self.git("mktree")).decode().strip()
 

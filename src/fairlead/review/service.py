@@ -7,6 +7,7 @@ gateway does not show (its own files, keys) is in no list and in no diff, and is
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,6 +23,7 @@ from fairlead.model.tools import ToolCatalogue
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.review import api, formats, working_tree
 from fairlead.review.comparison import DiffReader, changed_files, described, tree_name
+from fairlead.review.formats import RawChange
 from fairlead.review.log_changes import KINDS, LoggedEdit, edit_rows, edited_files, logged_edits
 from fairlead.review.private_repository import PrivateRepository
 from fairlead.review.snapshots import SessionMarks, Snapshots
@@ -31,7 +33,15 @@ from fairlead.system.tasks import TaskSet
 
 MOST_FILES = 1000
 """Files that one request may change."""
+KEPT_LISTS = 8
 _PAGE = 500
+
+
+class _Compared(NamedTuple):
+    """The changes between two trees that may be shown, and the state of git's index at that time."""
+
+    shown: list[RawChange]
+    state: working_tree.IndexState
 
 
 class ReviewTools(msgspec.Struct, frozen=True):
@@ -57,6 +67,7 @@ class ReviewService:
         self._paths = paths
         self._tools = tools
         self._diffs = DiffReader()
+        self._lists: dict[tuple[str, str, str], _Compared] = {}
         self._tasks = TaskSet("a change of a working tree failed")
 
     def handlers(self) -> ServiceHandlers:
@@ -94,7 +105,9 @@ class ReviewService:
             repository = await self._snapshots.repository_of(session, cwd)
             if repository is None:
                 raise NotRepository
-            return await self._page(repository, action, await working_tree.index_state(repository))
+            name = (session, action.before, action.after)
+            kept = self._lists.get(name) or await self._compare(name, repository)
+            return await self._page(repository, action, kept)
         found = await self._snapshots.tracked_now(session, cwd)
         if found is None:
             return await self._list_logged(view, action)
@@ -114,9 +127,9 @@ class ReviewService:
                 raise NotFound("turn with a snapshot", action.base)
             before, after = mark.begin, mark.end or now
         wanted = msgspec.structs.replace(action, before=before, after=after)
-        state = await working_tree.index_state(repository)
+        compared = await self._compare((action.session, before, after), repository)
         page, git = await asyncio.gather(
-            self._page(repository, wanted, state), working_tree.git_state(repository, len(state.staged))
+            self._page(repository, wanted, compared), working_tree.git_state(repository, len(compared.state.staged))
         )
         turns = tuple(
             api.TurnChanges(
@@ -126,12 +139,23 @@ class ReviewService:
         )
         return msgspec.structs.replace(page, git=git, turns=turns, began=marks.at)
 
-    async def _page(
-        self, repository: PrivateRepository, action: api.ListChanges, state: working_tree.IndexState
-    ) -> api.ChangeList:
-        changes = await changed_files(repository, action.before, action.after)
+    async def _compare(self, name: tuple[str, str, str], repository: PrivateRepository) -> "_Compared":
+        """Compare two trees, and keep the result for the following pages."""
+        changes, state = await asyncio.gather(
+            changed_files(repository, name[1], name[2]), working_tree.index_state(repository)
+        )
         allows = self._rule(repository)
         shown = [change for change in changes if allows(change.path) and allows(change.old_path)]
+        self._lists.pop(name, None)
+        self._lists[name] = _Compared(shown, state)
+        while len(self._lists) > KEPT_LISTS:
+            del self._lists[next(iter(self._lists))]
+        return self._lists[name]
+
+    async def _page(
+        self, repository: PrivateRepository, action: api.ListChanges, compared: "_Compared"
+    ) -> api.ChangeList:
+        shown, state = compared.shown, compared.state
         end = action.start + action.limit
         files = await described(repository, action.before, action.after, shown[action.start : end])
         return api.ChangeList(

@@ -4,6 +4,7 @@ No hook, filter or signing program of the repository runs: the commands that tou
 configuration, the others move references only. A file that a filter would convert is therefore left to the agent.
 """
 
+import asyncio
 import os
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
@@ -38,10 +39,12 @@ async def index_state(repository: PrivateRepository) -> IndexState:
     most = 32 << 20
     tree = tree_name(await repository.head_tree())
     quiet = ("-z", "--name-only", "--ignore-submodules=dirty")
-    staged = await repository.git("diff-index", "--cached", *quiet, tree, most=most, own_index=False)
-    unstaged = await repository.git("diff-files", *quiet, most=most, own_index=False)
-    untracked = await repository.git("ls-files", "-o", "--exclude-standard", "-z", most=most, own_index=False)
-    return IndexState(*({path.rstrip(b"/") for path in formats.names(data)} for data in (staged, unstaged, untracked)))
+    found = await asyncio.gather(
+        repository.git("diff-index", "--cached", *quiet, tree, most=most, own_index=False),
+        repository.git("diff-files", *quiet, most=most, own_index=False),
+        repository.git("ls-files", "-o", "--exclude-standard", "-z", most=most, own_index=False),
+    )
+    return IndexState(*({path.rstrip(b"/") for path in formats.names(data)} for data in found))
 
 
 async def git_state(repository: PrivateRepository, staged: int) -> GitState:

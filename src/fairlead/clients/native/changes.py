@@ -90,11 +90,11 @@ def list_changes(request: Request) -> Steps:
 )
 def read_file(request: Request) -> Steps:
     """The diff of one file, row by row."""
-    given = request.query
+    session, given = request.session, request.query
     if not given.get("key"):
         raise BadRequest("key must name a file of the list.", field="key")
     call = api.ReadFileDiff(
-        session=request.session,
+        session=session,
         before=given.get("before", ""),
         after=given.get("after", ""),
         key=given["key"],
@@ -110,28 +110,28 @@ def read_file(request: Request) -> Steps:
 @routes.post(f"{PATH}/stage", "approve", "changes.stage", body=StageBody, answer=StagedCount, body_limit=BODY)
 def stage(request: Request) -> Steps:
     """Put files into git's index, or take them out of it."""
-    body = request.json(StageBody)
-    staged = yield from do(api.StageFiles(session=request.session, keys=body.files, staged=body.staged))
+    session, body = request.session, request.json(StageBody)
+    staged = yield from do(api.StageFiles(session=session, keys=body.files, staged=body.staged))
     return json_response(StagedCount(staged))
 
 
 @routes.post(f"{PATH}/commit", "approve", "changes.commit", body=CommitBody, answer=api.CommitMade, body_limit=BODY)
 def commit(request: Request) -> Steps:
     """Commit what is staged. No hook runs, and the commit is not signed."""
-    body = request.json(CommitBody)
-    return json_response((yield from do(api.CommitStaged(session=request.session, message=body.message))))
+    session, body = request.session, request.json(CommitBody)
+    return json_response((yield from do(api.CommitStaged(session=session, message=body.message))))
 
 
 @routes.post(f"{PATH}/discard", "approve", "changes.discard", body=FileKeys, answer=api.Discarded, body_limit=BODY)
 def discard(request: Request) -> Steps:
     """Make files as in the last commit. The answer names a snapshot from which they can be restored."""
-    body = request.json(FileKeys)
-    return json_response((yield from do(api.DiscardFiles(session=request.session, keys=body.files))))
+    session, body = request.session, request.json(FileKeys)
+    return json_response((yield from do(api.DiscardFiles(session=session, keys=body.files))))
 
 
 @routes.post(f"{PATH}/restore", "approve", "changes.restore", body=RestoreBody, answer=RestoredCount, body_limit=BODY)
 def restore(request: Request) -> Steps:
     """Undo a discard: make files as they were in a snapshot."""
-    body = request.json(RestoreBody)
-    call = api.RestoreFiles(session=request.session, tree=body.tree, keys=body.files)
+    session, body = request.session, request.json(RestoreBody)
+    call = api.RestoreFiles(session=session, tree=body.tree, keys=body.files)
     return json_response(RestoredCount((yield from do(call))))
