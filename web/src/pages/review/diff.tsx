@@ -246,6 +246,10 @@ function Line({ index, row, two, chosen, here, commented, onChoose }: LineProps)
       class={heading ? `${classes} hunk` : classes}
       aria-rowindex={index + 1}
       aria-selected={chosen}
+      onMouseDown={(event) => {
+        // Shift extends our selection of rows, not the browser's selection of text.
+        if (event.shiftKey) event.preventDefault();
+      }}
       onClick={(event) => onChoose(index, event)}
     >
       {!row && <span role="gridcell" />}

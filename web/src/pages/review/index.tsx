@@ -53,7 +53,7 @@ function ReviewOf({ id }: { id: string }) {
   return (
     <main class={review.current.value ? "review opened" : "review"}>
       <header class="review-head">
-        <Button label="Back to the session" icon="back" kind="quiet" bare onClick={() => go(`/app/s/${id}`)} />
+        <Button class="of-list" label="Back to the session" icon="back" kind="quiet" bare onClick={() => go(`/app/s/${id}`)} />
         <div class="session-title">
           <h1>Changes</h1>
           <p title={title}>{title || "Session"}</p>
@@ -62,6 +62,7 @@ function ReviewOf({ id }: { id: string }) {
           label={bases.find((one) => one.base === chosen)?.label ?? "Compare"}
           icon="clock"
           kind="plain"
+          class="of-list"
           items={bases.map((one) => ({
             label: one.label,
             ...("about" in one && one.about ? { about: one.about } : {}),
@@ -69,7 +70,7 @@ function ReviewOf({ id }: { id: string }) {
             onChoose: () => review.compareWith(one.base),
           }))}
         />
-        <Button label="Refresh" icon="refresh" kind="quiet" bare onClick={() => void review.load()} />
+        <Button class="of-list" label="Refresh" icon="refresh" kind="quiet" bare onClick={() => void review.load()} />
         {may("chat") && (
           <Button
             label={comments ? `Comments (${comments})` : "Comments"}
