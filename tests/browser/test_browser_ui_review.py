@@ -253,3 +253,41 @@ async def test_many_files_and_a_very_long_diff_are_scrolled(ui: UiHarness) -> No
     await expect(grid.get_by_role("row").filter(has_text="old 25000")).to_be_visible()
     assert await grid.get_by_role("row").count() < 200
     await finish(ui, session, agent)
+
+
+async def test_a_session_in_a_worktree_is_started_merged_and_removed(ui: UiHarness) -> None:
+    folder = project(ui)
+    device = await ui.device(at=f"/app/new?cwd={folder}")
+    page = device.page
+    await page.get_by_role("textbox", name="Worktree").fill("fix-import")
+    await expect(page.get_by_role("textbox", name="Begins at")).to_be_visible()
+    await device.accessible()
+    await page.get_by_role("textbox", name="First message").fill("Fix it")
+    await page.get_by_role("button", name="Start session").click()
+    agent = await ui.agent()
+    tree = folder / ".worktrees" / "fix-import"
+    assert agent.launch.cwd == str(tree)
+    group = page.get_by_role("group", name=str(folder), exact=True)
+    await expect(group.get_by_text("worktree fix-import")).to_be_visible()
+    (tree / "app.py").write_text("changed\n")
+    session = agent.launch.session
+    await finish(ui, session, agent)
+    git(tree, "commit", "-qam", "Fix it")
+    (tree / "left.txt").write_text("left\n")
+    await page.get_by_role("button", name="Changes", exact=True).click()
+    await expect(page.get_by_text("Worktree of rows", exact=True)).to_be_visible()
+    await device.accessible()
+    await page.get_by_role("button", name="Merge", exact=True).click()
+    await expect(page.get_by_text("Files are not committed in the worktree (1)")).to_be_visible()
+    (tree / "left.txt").unlink()
+    await page.get_by_role("button", name="Merge", exact=True).click()
+    await expect(page.get_by_text("Merged fix-import into main")).to_be_visible()
+    assert (folder / "app.py").read_text() == "changed\n"
+    (tree / "left.txt").write_text("left\n")
+    await page.get_by_role("button", name="Remove worktree…").click()
+    await expect(page.get_by_text("This deletes 1 uncommitted file.")).to_be_visible()
+    await device.accessible()
+    await page.get_by_role("button", name="Remove", exact=True).click()
+    await expect(page.get_by_text("Removed the worktree and the branch fix-import")).to_be_visible()
+    assert not tree.exists()
+    assert git(folder, "branch", "--format=%(refname:short)") == b"main\n"

@@ -113,6 +113,51 @@ class CommitMade(msgspec.Struct, frozen=True, kw_only=True):
     branch: str
 
 
+class WorktreeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A worktree of a repository. `branch` is empty if no branch is checked out. `main`: it is the repository's own
+    folder. `sessions`: those of the caller that work in it."""
+
+    path: str
+    head: str = ""
+    branch: str = ""
+    main: bool = False
+    sessions: tuple[str, ...] = ()
+
+
+class WorktreeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is only in this worktree: the number of uncommitted files, and of commits that no other branch has. `into`:
+    the branch that it is merged into, which is checked out in the main folder."""
+
+    path: str
+    main: str
+    branch: str = ""
+    into: str = ""
+    uncommitted: int = 0
+    unmerged: int = 0
+
+
+class WorktreeClosed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`commit`: the one that the main folder's branch is at after a merge."""
+
+    state: WorktreeState
+    commit: str = ""
+
+
+class ListWorktrees(ServiceCall["tuple[WorktreeView, ...]"], frozen=True):
+    """-> tuple of `WorktreeView`, the main folder first. `folder` is in the repository."""
+
+    folder: str
+
+
+class CloseWorktree(ServiceCall["WorktreeClosed"], frozen=True, kw_only=True):
+    """-> `WorktreeClosed`. `keep` only reports. `merge` merges its branch into that of the main folder, `discard`
+    removes the worktree and its branch; `force`: although work is lost."""
+
+    session: SessionId
+    how: Literal["keep", "merge", "discard"]
+    force: bool = False
+
+
 class ListChanges(ServiceCall["ChangeList"], frozen=True, kw_only=True):
     """-> `ChangeList`. `before` and `after`: the trees of the first page, for the following ones."""
 

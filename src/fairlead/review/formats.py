@@ -150,6 +150,22 @@ def flagged_entries(data: bytes) -> tuple[list[bytes], list[bytes]]:
     return assumed, skipped
 
 
+def worktrees(data: bytes) -> list[tuple[str, str, str]]:
+    """Parse `worktree list --porcelain -z`: path, commit and branch of each, the main one first."""
+    found = []
+    for block in data.split(b"\0\0"):
+        fields = {name: value for name, _, value in (line.partition(b" ") for line in block.split(b"\0") if line)}
+        if b"worktree" in fields:
+            branch = fields.get(b"branch", b"").removeprefix(b"refs/heads/")
+            path, head = os_text(fields[b"worktree"]), fields.get(b"HEAD", b"")
+            found.append((path, head.decode("ascii", "replace"), branch.decode(errors="replace")))
+    return found
+
+
+def os_text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
 def attributes(data: bytes) -> dict[bytes, str]:
     """Parse `check-attr -z` of one attribute: the value by path, without the paths that do not have it."""
     fields = data.split(b"\0")

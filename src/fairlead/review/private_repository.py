@@ -75,6 +75,7 @@ class PrivateRepository:
         most: int = git.MOST,
         own_index: bool = True,
         write: bool = False,
+        seconds: float = git.SECONDS,
     ) -> bytes:
         """Run git with our configuration on the user's working tree. `own_index` false: with the user's index. `write`:
         new objects go to the user's repository. Raises GitFailed."""
@@ -88,7 +89,9 @@ class PrivateRepository:
         else:
             env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = os.fsdecode(formats.quoted(os.fsencode(objects)))
         words = [os.fsdecode(word) for word in arguments]
-        output = await git.run(words, top=self.user.top, env=env, stdin=stdin, most=most, sandbox=self._sandbox)
+        output = await git.run(
+            words, top=self.user.top, env=env, stdin=stdin, most=most, seconds=seconds, sandbox=self._sandbox
+        )
         return _checked(output, words)
 
     async def users_git(self, *arguments: str, stdin: bytes = b"", check: bool = True) -> bytes:
@@ -270,7 +273,9 @@ def _checked(output: git.GitOutput, words: Sequence[str]) -> bytes:
     if output.cut:
         raise GitFailed(f"git {name} printed more than the gateway reads: there are too many changes.")
     if output.code != 0:
-        raise GitFailed(f"git {name} failed: {output.error.splitlines()[0] if output.error else output.code}")
+        lines = output.error.splitlines() or [f"exit code {output.code}"]
+        reason = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[0])
+        raise GitFailed(f"git {name} failed: {reason}")
     return output.data
 
 

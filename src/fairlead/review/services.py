@@ -4,6 +4,8 @@ from typing import Final
 
 from fairlead.review.service import ReviewService, ReviewTools
 from fairlead.review.snapshots import Snapshots
+from fairlead.review.worktree_service import WorktreeService
+from fairlead.review.worktrees import Worktrees
 from fairlead.system.readable_paths import ReadablePaths
 from fairlead.system.services import Service, ServiceContext, ServiceFactory
 
@@ -19,4 +21,9 @@ def review(context: ServiceContext) -> Service:
     return Service(handlers=made.handlers(), start=made.start, stop=made.stop)
 
 
-SERVICES: Final[tuple[ServiceFactory, ...]] = (review,)
+def worktrees(context: ServiceContext) -> Service:
+    made = WorktreeService(context.get(Worktrees), context.gateway, context.store, context.resolve_folder)
+    return Service(handlers=made.handlers(), stop=made.stop)
+
+
+SERVICES: Final[tuple[ServiceFactory, ...]] = (review, worktrees)

@@ -75,7 +75,7 @@ def _merging(git_dir: str) -> bool:
 
 
 async def stage(repository: PrivateRepository, paths: Sequence[bytes]) -> None:
-    await _refuse_filtered(repository, paths)
+    await refuse_filtered(repository, paths)
     await _changing(repository.update_index(paths, users=True))
 
 
@@ -95,7 +95,7 @@ async def discard(repository: PrivateRepository, snapshot: str, paths: Sequence[
 
 async def restore(repository: PrivateRepository, tree: str, paths: Sequence[bytes], *, index: bool) -> None:
     """Make files as they are in a tree; delete those that it does not have. `index`: in the index too."""
-    await _refuse_filtered(repository, paths)
+    await refuse_filtered(repository, paths)
     present = {entry.path for entry in await _entries(repository, tree, paths)}
     lines = await _index_lines(repository, tree, paths)
     if index:
@@ -119,24 +119,28 @@ async def commit(repository: PrivateRepository, message: str) -> CommitMade:
     tree = (await _changing(repository.git("write-tree", own_index=False, write=True))).decode().strip()
     if tree == await repository.head_tree():
         raise BadRequest("Nothing is staged: stage the files that belong into the commit.")
+    parents = (state.head,) if state.head else ()
+    name = await commit_tree(repository, tree, parents, message)
+    # The old value is given: a commit that the agent makes at the same moment is not lost.
+    old = state.head or "0" * len(name)
+    subject = message.strip().splitlines()[0]
+    await _changing(repository.users_git("update-ref", "-m", f"commit: {subject[:200]}", "HEAD", name, old))
+    return CommitMade(commit=name, branch=state.branch)
+
+
+async def commit_tree(repository: PrivateRepository, tree: str, parents: Sequence[str], message: str) -> str:
+    """Store a commit in the user's repository, by the author that git is configured with; return its hash."""
     settings = await repository.settings()
     author, email = settings.get("user.name", ""), settings.get("user.email", "")
     if not author or not email:
         raise BadRequest(
             "git does not know who commits: run `git config user.name` and `git config user.email` in this repository."
         )
-    parents = ("-p", state.head) if state.head else ()
-    made = await repository.git(
-        *("-c", f"user.name={author}", "-c", f"user.email={email}", "commit-tree", tree, *parents, "-F", "-"),
-        stdin=message.strip().encode() + b"\n",
-        write=True,
-    )
-    name = made.decode().strip()
-    # The old value is given: a commit that the agent makes at the same moment is not lost.
-    old = state.head or "0" * len(name)
-    subject = message.strip().splitlines()[0]
-    await _changing(repository.users_git("update-ref", "-m", f"commit: {subject[:200]}", "HEAD", name, old))
-    return CommitMade(commit=name, branch=state.branch)
+    who = ("-c", f"user.name={author}", "-c", f"user.email={email}")
+    above = [word for parent in parents for word in ("-p", parent)]
+    text = message.strip().encode() + b"\n"
+    made = await repository.git(*who, "commit-tree", tree, *above, "-F", "-", stdin=text, write=True)
+    return made.decode().strip()
 
 
 async def _changing(work: Awaitable[T]) -> T:
@@ -150,7 +154,7 @@ async def _changing(work: Awaitable[T]) -> T:
         raise
 
 
-async def _refuse_filtered(repository: PrivateRepository, paths: Sequence[bytes]) -> None:
+async def refuse_filtered(repository: PrivateRepository, paths: Sequence[bytes]) -> None:
     output = await repository.git("check-attr", "-z", "--stdin", "filter", stdin=_joined(paths))
     for path, name in formats.attributes(output).items():
         raise FilteredFile(

@@ -23,6 +23,7 @@ from fairlead.notifications.service import NotificationService
 from fairlead.review.private_repository import GitAccess
 from fairlead.review.snapshots import FOLDER as REVIEW
 from fairlead.review.snapshots import Snapshots
+from fairlead.review.worktrees import SCRATCH, Worktrees
 from fairlead.server.discovery import projections_of
 from fairlead.sessions.api.folders import FolderReport
 from fairlead.sessions.dependencies import CoreDependencies, McpServerSettings, PolicySettings, SessionLimits
@@ -86,6 +87,7 @@ class Core:
         closed = (*fences.folders, *private.folders)
         self.paths = ReadablePaths(self.policy.roots, closed, private.settings)
         self.snapshots = Snapshots(Path(config.data) / REVIEW, self.paths.find_repository, git, clock)
+        self.worktrees = Worktrees(self.paths, git, Path(config.data) / SCRATCH)
         self._session_agents = credentials.session_agents
         self.changes = SessionChanges(clock, lambda who, session: self.gateway.ownership.sees(who, session))
         self.notifications = NotificationService(
@@ -117,6 +119,7 @@ class Core:
             agent_env=session_agent_env(config, credentials.session_agents, address),
             save_access=save_agent_access(credentials),
             restore_access=restore_agent_access(config, credentials),
+            open_worktree=self.worktrees.open,
             before_turn=self.snapshots.before_turn,
             turn_ended=lambda session: self.importer.turn_ended(session),
             transcripts=transcripts,
@@ -143,7 +146,9 @@ class Core:
         )
         self.registry.opener = self.importer
         self.gateway = SessionGateway(self.dependencies, self.registry)
-        self.trusted_folders = TrustedFolders(store.documents, clock, describe_folder, self.gateway.resolve_folder)
+        self.trusted_folders = TrustedFolders(
+            store.documents, clock, describe_folder, self.gateway.resolve_folder, self.worktrees.main_folder
+        )
 
     def _agent_ended(self, session: SessionId) -> None:
         self._session_agents.revoke(session)

@@ -58,6 +58,7 @@ def service_context(config: Config, env: Mapping[str, str], core: Core, parts: S
         core.trusted_folders,
         core.paths,
         core.snapshots,
+        core.worktrees,
         ReviewTools(lambda agent: core.dependencies.kind(agent).tools),
         WorkspaceReader(core.paths, core.gateway.resolve_folder),
         settings.shell_settings(config, env),

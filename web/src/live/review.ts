@@ -9,10 +9,16 @@ import {
   type DiffPair,
   type DiffRow,
   type FileDiff,
+  type WorktreeState,
   matching,
   messageOf,
 } from "../state/review";
 import { WireError, query, rest } from "../wire/rest";
+
+interface WorktreeClosed {
+  state: WorktreeState;
+  commit?: string;
+}
 
 const PAGE_ROWS = 1000;
 const COLUMNS = "fairlead.diff";
@@ -150,6 +156,28 @@ export class Review {
       toast(keys.length === 1 ? "Change discarded" : `Changes of ${keys.length} files discarded`, {
         action: { label: "Undo", run: () => void this.restore(keys, tree) },
       });
+    });
+  }
+
+  // --- the worktree
+
+  async mergeWorktree(): Promise<boolean> {
+    return this.doing(async () => {
+      const { state } = await rest.post<WorktreeClosed>(`/v1/sessions/${this.session}/worktree`, { how: "merge" });
+      toast(`Merged ${state.branch} into ${state.into}`);
+      await this.load();
+    });
+  }
+
+  /** What is only in this worktree. */
+  async worktreeState(): Promise<WorktreeState> {
+    return (await rest.post<WorktreeClosed>(`/v1/sessions/${this.session}/worktree`, { how: "keep" })).state;
+  }
+
+  async removeWorktree(force: boolean): Promise<boolean> {
+    return this.doing(async () => {
+      const { state } = await rest.post<WorktreeClosed>(`/v1/sessions/${this.session}/worktree`, { how: "discard", force });
+      toast(`Removed the worktree and the branch ${state.branch}`);
     });
   }
 

@@ -32,6 +32,25 @@ export interface GitState {
   worktree_of?: string;
 }
 
+export interface WorktreeState {
+  path: string;
+  main: string;
+  branch?: string;
+  into?: string;
+  uncommitted?: number;
+  unmerged?: number;
+}
+
+/** What a person must know before a worktree is removed. */
+export function lossOf(state: WorktreeState): string {
+  const { uncommitted = 0, unmerged = 0 } = state;
+  const parts = [
+    uncommitted ? `${uncommitted} uncommitted file${uncommitted > 1 ? "s" : ""}` : "",
+    unmerged ? `${unmerged} commit${unmerged > 1 ? "s" : ""} that no other branch has` : "",
+  ].filter(Boolean);
+  return parts.length ? `This deletes ${parts.join(" and ")}. It cannot be undone.` : "All of its work is in other branches.";
+}
+
 export interface TurnChanges {
   turn: string;
   at: number;

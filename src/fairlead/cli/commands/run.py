@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     'fairlead run "and now the docs" --session 3f2a',
     'fairlead run "run the tests" --yes-to "Bash(pytest:*)" --json',
     "git diff | fairlead run -",
+    'fairlead run --worktree fix-import "fix the import"',
     color=True,
 )
 def run(
@@ -40,6 +41,14 @@ def run(
     ] = None,
     agent: Annotated[
         str | None, typer.Option(metavar="AGENT", help="The agent: claude, demo or a name in the setting agents.")
+    ] = None,
+    worktree: Annotated[
+        str | None,
+        typer.Option(metavar="BRANCH", help="Work in a worktree of this branch; it is made if there is none."),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(metavar="COMMIT", help="Where a new branch of --worktree begins."),
     ] = None,
     session: Annotated[str | None, typer.Option(metavar="ID", help="Continue this session.")] = None,
     title: Annotated[str | None, typer.Option(metavar="TITLE", help="Title of the new session.")] = None,
@@ -54,8 +63,12 @@ def run(
     failed or needs an answer and no person is at the terminal, 130 if you interrupted it."""
     from fairlead.cli.rules import accepting
 
-    if session and (cwd or title or agent):
-        raise UsageError("--cwd, --title and --agent are for a new session: they cannot be used with --session.")
+    if session and (cwd or title or agent or worktree):
+        raise UsageError(
+            "--cwd, --title, --agent and --worktree are for a new session: they cannot be used with --session."
+        )
+    if base and not worktree:
+        raise UsageError("--base is for a new branch: name it with --worktree BRANCH.")
     text = _read_prompt() if prompt == "-" else os.fsencode(prompt).decode("utf-8", "replace")
     if not text.strip():
         raise UsageError('The prompt is empty. Give one: fairlead run "explain this repository"')
@@ -64,7 +77,8 @@ def run(
         rules = accepting(tuple(yes_to or ()))
         async with context.api() as api:
             if session is None:
-                view = await _create(api, cwd, title or "", agent or "", model or "", mode or "default")
+                branch = (worktree, base or "") if worktree else None
+                view = await _create(api, cwd, branch, title or "", agent or "", model or "", mode or "default")
             else:
                 view = await _continue(api, session, {"mode": mode, "model": model})
             # Scripts get the events of a new session from the first one; a person knows that it was opened.
@@ -117,13 +131,16 @@ async def _continue(api: "Api", name: str, settings: dict[str, str | None]) -> "
     return await api.session(session).view()
 
 
-async def _create(api: "Api", cwd: str | None, title: str, agent: str, model: str, mode: str) -> "SessionView":
-    from fairlead.model.commands import Settings
+async def _create(
+    api: "Api", cwd: str | None, branch: tuple[str, str] | None, title: str, agent: str, model: str, mode: str
+) -> "SessionView":
+    from fairlead.model.commands import Settings, WorktreeChoice
 
     folder = absolute(cwd or ".") if api.local else cwd or ""
     settings = Settings(model=model, mode=mode)
     try:
-        made = await api.start(folder, agent=agent, title=title, settings=settings)
+        worktree = WorktreeChoice(branch=branch[0], base=branch[1]) if branch else None
+        made = await api.start(folder, worktree=worktree, agent=agent, title=title, settings=settings)
     except Denied as error:
         if error.code != "outside_roots" or cwd:
             raise

@@ -1,6 +1,7 @@
-"""REST for the review of a session's changes: the list, the diff of a file, git's index, commit and discard."""
+"""REST for the review of a session's changes: the list, the diff of a file, git's index, commit and discard; and for
+worktrees."""
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -35,6 +36,17 @@ class RestoreBody(FileKeys, frozen=True):
     """`tree` is the answer's to a discard."""
 
     tree: str
+
+
+class CloseBody(msgspec.Struct, frozen=True):
+    """`how`: `keep` (only report), `merge` or `discard`. `force`: discard although work is lost."""
+
+    how: Literal["keep", "merge", "discard"] = "keep"
+    force: bool = False
+
+
+class WorktreeList(msgspec.Struct, frozen=True):
+    worktrees: tuple[api.WorktreeView, ...]
 
 
 class StagedCount(msgspec.Struct, frozen=True):
@@ -135,3 +147,24 @@ def restore(request: Request) -> Steps:
     session, body = request.session, request.json(RestoreBody)
     call = api.RestoreFiles(session=session, tree=body.tree, keys=body.files)
     return json_response(RestoredCount((yield from do(call))))
+
+
+@routes.get(
+    "/v1/worktrees",
+    "view",
+    "worktrees.list",
+    answer=WorktreeList,
+    query=(Param("folder", str, "A folder of the repository; empty: the first root."),),
+)
+def list_worktrees(request: Request) -> Steps:
+    """The worktrees of a repository, the main folder first, with the sessions that work in each."""
+    found = yield from do(api.ListWorktrees(request.query.get("folder", "")))
+    return json_response(WorktreeList(found))
+
+
+@routes.post("/v1/sessions/{session}/worktree", "view", "worktrees.close", body=CloseBody, answer=api.WorktreeClosed)
+def close_worktree(request: Request) -> Steps:
+    """Report what is only in the session's worktree, merge its branch, or remove both; changing needs approve."""
+    session, body = request.session, request.json(CloseBody)
+    closed = yield from do(api.CloseWorktree(session=session, how=body.how, force=body.force))
+    return json_response(closed)

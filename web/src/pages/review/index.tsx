@@ -16,6 +16,7 @@ import { Comments } from "./comments";
 import { CommitBar } from "./commit";
 import { FilePane } from "./diff";
 import { FileList } from "./files";
+import { WorktreeBar } from "./worktree";
 import "./review.css";
 
 export default function ReviewPage({ params }: PageProps) {
@@ -81,6 +82,7 @@ function ReviewOf({ id }: { id: string }) {
         )}
       </header>
       {list?.git && <Branch git={list.git} />}
+      {list?.git?.worktree_of && may("approve") && <WorktreeBar review={review} git={list.git} />}
       {list?.source === "log" && (
         <p class="review-note">
           This folder is in no git repository: the list has what the agent's edit tools report, not what its commands changed.
