@@ -1,5 +1,6 @@
 """The review of a session's changes in a real browser: files, diffs, comments, git; on a phone and with keys alone."""
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -129,7 +130,7 @@ async def test_review_with_comments_and_a_commit(ui: UiHarness) -> None:
     await page.get_by_role("textbox", name="Commit 4 staged files").fill("Fix the import")
     await device.accessible()
     await page.get_by_role("button", name="Commit", exact=True).click()
-    await expect(page.get_by_text("Committed")).to_be_visible()
+    await expect(page.get_by_text(re.compile(r"Committed \w+ on main"))).to_be_visible()
     assert git(folder, "log", "-1", "--format=%an %s") == b"Ann Fix the import\n"
     assert git(folder, "status", "--porcelain") == b""
     await expect(page.get_by_text("committed").first).to_be_visible()
