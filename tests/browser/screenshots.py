@@ -19,6 +19,7 @@ from playwright.async_api import expect
 from browser.chromium import browsing, eventually
 from browser.ui_harness import Device, UiHarness, open_ui
 from fairlead.system.clock import SystemClock
+from review.repositories import git, repository
 from sessions.harness import FakeAgent
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
@@ -186,12 +187,61 @@ async def story(harness: UiHarness, clock: StoryClock) -> str:
     return sessions[0]
 
 
+BEFORE = """\"\"\"Reads rows of a table from lines of text.\"\"\"
+
+
+def read_row(line: str) -> list[str]:
+    end = len(line)
+    return line[: end - 1].split(",")
+
+
+def read_table(text: str) -> list[list[str]]:
+    return [read_row(line) for line in text.splitlines(keepends=True)]
+"""
+AFTER = BEFORE.replace("    end = len(line)\n", '    end = len(line) - line.endswith("\\n")\n').replace(
+    '    return line[: end - 1].split(",")\n', "    cells = csv.reader([line[:end]])\n    return next(cells, [])\n"
+)
+
+
+async def reviewed(harness: UiHarness, number: int) -> str:
+    """Play a session that changes files of a repository; return its id."""
+    folder = harness.folder / "table"
+    (folder / "src").mkdir(parents=True)
+    (folder / "tests").mkdir()
+    (folder / "src" / "rows.py").write_text(BEFORE)
+    (folder / "notes.md").write_text("Columns are lost.\n")
+    repository(folder)
+    session = await harness.session("Read quoted cells", title="Read quoted cells", cwd=str(folder))
+    agent = await harness.agent(number)
+    (folder / "src" / "rows.py").write_text(AFTER.replace('text."""\n', 'text."""\n\nimport csv\n', 1))
+    (folder / "tests" / "test_rows.py").write_text("def test_quotes() -> None:\n    assert True\n")
+    (folder / "notes.md").unlink()
+    git(folder, "add", "tests")
+    await agent.text("Quoted cells are read by the csv module.")
+    await done(agent)
+    await ended_after(harness, session, 0)
+    return session
+
+
+async def shoot_review(device: Device, session: str, name: str) -> None:
+    await device.open(f"/app/s/{session}/changes")
+    await device.page.get_by_role("button", name="modified rows.py").click()
+    rows = device.page.get_by_role("grid").get_by_role("row")
+    await rows.filter(has_text="csv.reader").click()
+    await rows.filter(has_text="next(cells").click(modifiers=["Shift"])
+    await picture(device, name)
+
+
 async def shoot(device: Device, path: str, name: str) -> None:
     await device.open(path)
     await device.page.wait_for_load_state()
     if "/s/" in path and "/files" not in path:
         await device.page.locator(".turn-end").last.wait_for()
         await device.page.locator(".hljs-keyword").first.wait_for()
+    await picture(device, name)
+
+
+async def picture(device: Device, name: str) -> None:
     # The focus ring is for a person who types.
     await device.page.evaluate("document.activeElement?.blur()")
     await device.page.wait_for_timeout(600)
@@ -261,6 +311,9 @@ async def main() -> None:
             await shoot(phone, f"/app/s/{session}", "phone-conversation")
             await shoot(phone, "/app/approvals", "phone-waiting")
             await shoot(phone, "/app/usage", "phone-usage")
+            changed = await reviewed(harness, len(harness.kind.agents) + 1 if harness.kind else 1)
+            await shoot_review(light, changed, "review")
+            await shoot_review(phone, changed, "phone-review")
 
 
 if __name__ == "__main__":

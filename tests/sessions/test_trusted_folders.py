@@ -44,6 +44,28 @@ async def test_a_changed_file_asks_again(book: TrustedFolders, project: Path) ->
         await book.trust(ANN, TrustFolder(str(project), report.digest))
 
 
+async def test_a_worktree_is_trusted_with_the_same_content_as_its_main_folder(
+    harness: CoreHarness, project: Path
+) -> None:
+    worktree, other = project / "worktree", project / "other"
+    for folder in (worktree, other):
+        (folder / ".claude").mkdir(parents=True)
+        (folder / ".claude" / "settings.json").write_text((project / ".claude" / "settings.json").read_text())
+    main = {str(worktree): str(project)}
+    resolve = harness.gateway.resolve_folder
+    book = TrustedFolders(
+        harness.store.documents, harness.clock, describe, resolve, lambda folder: main.get(folder, "")
+    )
+    assert not await book.is_trusted(str(worktree))
+    report = await book.inspect(ANN, InspectFolder(str(project)))
+    await book.trust(ANN, TrustFolder(str(project), report.digest))
+    assert await book.is_trusted(str(worktree))
+    assert (await book.inspect(ANN, InspectFolder(str(worktree)))).trusted
+    assert not await book.is_trusted(str(other)), "the same content elsewhere is not trusted"
+    (worktree / ".claude" / "settings.json").write_text('{"hooks": {}}')
+    assert not await book.is_trusted(str(worktree)), "another content asks again"
+
+
 async def test_trust_can_be_revoked(book: TrustedFolders, project: Path) -> None:
     report = await book.inspect(ANN, InspectFolder(str(project)))
     await book.trust(ANN, TrustFolder(str(project), report.digest))

@@ -11,6 +11,7 @@ from fairlead.model.errors import BadRequest, NotFound, TooLarge
 from fairlead.sessions.api.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
 from fairlead.sessions.folders import workspace
 from fairlead.sessions.folders.workspace import WorkspaceReader
+from fairlead.system.readable_paths import ReadablePaths
 from sessions.harness import ANN
 
 
@@ -27,7 +28,7 @@ class Place:
         self.closed.mkdir()
         (self.closed / "admin-token").write_text("fl_secret")
         (root / "outside").write_text("outside")
-        self.does = WorkspaceReader([str(self.root)], resolve, [str(self.closed)]).handlers()
+        self.does = WorkspaceReader(ReadablePaths([str(self.root)], [str(self.closed)]), resolve).handlers()
 
     async def file(self, path: str) -> bytes:
         data: bytes = await self.does[ReadFile](ANN, ReadFile(str(self.project), path))
@@ -255,9 +256,8 @@ async def test_git_shows_nothing_of_closed_files_in_a_repository(place: Place) -
         path.write_text("closed\n")
     for path in shown:
         path.write_text("shown\n")
-    place.does = WorkspaceReader(
-        [str(place.root)], resolve, [str(place.project / "data")], [str(odd / "settings")]
-    ).handlers()
+    paths = ReadablePaths([str(place.root)], [str(place.project / "data")], [str(odd / "settings")])
+    place.does = WorkspaceReader(paths, resolve).handlers()
     repository(place.project)
     log = await place.git("log", count=1)
     commit = await place.git("commit", log.data.split(b"\0")[0].decode())

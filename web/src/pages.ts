@@ -32,6 +32,11 @@ export const PAGES: Page[] = [
     load: () => import("./pages/files"),
   },
   {
+    paths: ["/app/s/:session/changes"],
+    title: "Changes",
+    load: () => import("./pages/review"),
+  },
+  {
     paths: ["/app/approvals"],
     title: "Waiting for you",
     nav: { icon: "waiting", to: "/app/approvals", label: "Waiting", key: "w" },

@@ -1,7 +1,7 @@
 // Forks stand under what they were made from.
 
 import { describe, expect, it } from "vitest";
-import { branches, relatives } from "../src/state/tree";
+import { branches, mainFolder, relatives, worktreeName } from "../src/state/tree";
 import type { Summary } from "../src/wire/types";
 
 const one = (session: string, updated: number, parent: string | null = null) =>
@@ -30,5 +30,16 @@ describe("sessions as a tree", () => {
     expect(relatives("a", all).forks.map((fork) => fork.session)).toEqual(["c", "d"]);
     expect(relatives("c", all).parent?.session).toBe("a");
     expect(relatives("gone", all)).toEqual({ parent: null, forks: [] });
+  });
+});
+
+describe("worktrees", () => {
+  it("are listed under the folder of their repository", () => {
+    expect(mainFolder("/w/app/.worktrees/fix")).toBe("/w/app");
+    expect(worktreeName("/w/app/.worktrees/fix")).toBe("worktree fix");
+    for (const cwd of ["/w/app", "/.worktrees/fix", "/w/app/.worktrees/fix/src", ""]) {
+      expect(mainFolder(cwd)).toBe(cwd);
+      expect(worktreeName(cwd)).toBe("");
+    }
   });
 });

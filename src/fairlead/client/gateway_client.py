@@ -12,7 +12,7 @@ from fairlead.client.endpoint import EndpointOptions, GatewayEndpoint, Locate, s
 from fairlead.client.errors import CommandFailed
 from fairlead.client.session_client import SessionClient
 from fairlead.clients.native.schemas import AnswerBody, CreateSession
-from fairlead.model.commands import Reply, Settings
+from fairlead.model.commands import Reply, Settings, WorktreeChoice
 from fairlead.model.store import SessionPage, Summary
 
 T = TypeVar("T")
@@ -121,15 +121,21 @@ class GatewayClient:
         self,
         cwd: str = "",
         *,
+        worktree: WorktreeChoice | None = None,
         agent: str = "",
         title: str = "",
         settings: Settings | None = None,
         session: str | None = None,
     ) -> SessionClient:
-        """Open a session. `cwd` and `agent` are by default those of the gateway; `session` is the new session's id, a
-        UUID, drawn if omitted."""
+        """Open a session. `cwd` and `agent` are by default those of the gateway; `worktree` is the branch of the
+        repository in `cwd` in whose worktree it works; `session` is the new session's id, a UUID, drawn if omitted."""
         body = CreateSession(
-            session=session or str(uuid.uuid4()), cwd=cwd, title=title, agent=agent, settings=settings or Settings()
+            session=session or str(uuid.uuid4()),
+            cwd=cwd,
+            worktree=worktree,
+            title=title,
+            agent=agent,
+            settings=settings or Settings(),
         )
         made = await self.post("/v1/sessions", Reply, body)
         return self.session(made.session)

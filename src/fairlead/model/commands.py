@@ -38,10 +38,20 @@ class SessionCommand(CommandBase, frozen=True, kw_only=True):
     session: SessionId
 
 
+class WorktreeChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The worktree of this branch: the existing one, or a new one. A branch that does not exist begins at `base`, a
+    commit or branch; empty: at what is checked out in the folder."""
+
+    branch: str
+    base: str = ""
+
+
 class Create(SessionCommand, frozen=True, kw_only=True, tag="create"):
-    """Open a session; `session` is the id it gets."""
+    """Open a session; `session` is the id it gets. With `worktree` it works in a worktree of the repository that `cwd`
+    is in."""
 
     cwd: str = ""
+    worktree: WorktreeChoice | None = None
     title: str = ""
     agent: str = ""
     settings: Settings = Settings()

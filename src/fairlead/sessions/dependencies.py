@@ -26,6 +26,14 @@ CHILDREN = "children"
 """Document space of the agents' processes, so that a restarted gateway finds them again."""
 
 
+async def _nothing_before_turn(session: SessionId, folder: str) -> None:
+    pass
+
+
+async def _no_worktrees(folder: str, branch: str, base: str) -> str:
+    raise BadRequest("This gateway makes no worktrees.")
+
+
 class McpServerSettings(Protocol):
     """An MCP server inside the gateway: JSON-RPC messages in, answers out (None for a notification)."""
 
@@ -79,6 +87,10 @@ class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):
     is_folder: Callable[[str], bool]
     agent_ended: Callable[[SessionId], None] = lambda session: None
     """Called when a session's agent has exited and all its output is in the log."""
+    open_worktree: Callable[[str, str, str], Awaitable[str]] = _no_worktrees
+    """Makes or finds the worktree of a branch, from a folder of its repository, the branch and the base."""
+    before_turn: Callable[[SessionId, str], Awaitable[None]] = _nothing_before_turn
+    """Awaited with a session and its folder before a queued message starts a turn. It returns within seconds."""
     turn_ended: Callable[[SessionId], None] = lambda session: None
     """Called when the end of a turn is in the log."""
     on_change: Callable[[SessionId, What], None] = lambda session, what: None

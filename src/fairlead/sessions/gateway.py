@@ -131,6 +131,9 @@ class SessionGateway:
         if command.settings.link == "terminal":
             await self._check_terminal(kind)
         cwd = self.resolve_folder(command.cwd)
+        if command.worktree is not None:
+            choice = command.worktree
+            cwd = self.resolve_folder(await self.services.open_worktree(cwd, choice.branch, choice.base))
         if not command.key:
             return await self._create_new(who, command, kind, cwd, source)
         key = f"{who.credential}:{command.key}"

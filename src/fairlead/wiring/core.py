@@ -9,9 +9,11 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.agents.context import PrivateFiles
 from fairlead.auth.credentials import Credentials
 from fairlead.config import Config
 from fairlead.model.agents import AgentKind
+from fairlead.model.events import Event
 from fairlead.model.ids import SessionId
 from fairlead.model.transcripts import Transcripts, TranscriptTexts
 from fairlead.model.web.routes import ClientProtocol
@@ -19,6 +21,10 @@ from fairlead.model.web.session_changes import What
 from fairlead.notifications.address_policy import networks
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.service import NotificationService
+from fairlead.review.private_repository import GitAccess
+from fairlead.review.snapshots import FOLDER as REVIEW
+from fairlead.review.snapshots import Snapshots
+from fairlead.review.worktrees import SCRATCH, Worktrees
 from fairlead.server.discovery import projections_of
 from fairlead.sessions.api.folders import FolderReport
 from fairlead.sessions.dependencies import CoreDependencies, McpServerSettings, PolicySettings, SessionLimits
@@ -34,6 +40,7 @@ from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.transcript_texts import SqliteTranscriptTexts
 from fairlead.system.clock import Clock
+from fairlead.system.readable_paths import ReadablePaths
 from fairlead.wiring.agents import (
     agents_by_memory,
     own_files,
@@ -68,6 +75,8 @@ class Core:
         owner: str,
         describe_folder: Callable[[str], FolderReport],
         address: str,
+        private: PrivateFiles,
+        git: GitAccess,
     ) -> None:
         self.policy = PolicySettings(
             roots=tuple(os.path.realpath(root) for root in config.roots),
@@ -79,6 +88,10 @@ class Core:
             allow_bypass=config.allow_bypass,
         )
         self.credentials = credentials
+        closed = (*fences.folders, *private.folders)
+        self.paths = ReadablePaths(self.policy.roots, closed, private.settings)
+        self.snapshots = Snapshots(Path(config.data) / REVIEW, self.paths.find_repository, git, clock)
+        self.worktrees = Worktrees(self.paths, git, Path(config.data) / SCRATCH)
         self._session_agents = credentials.session_agents
         self.changes = SessionChanges(clock, lambda who, session: self.gateway.ownership.sees(who, session))
         self.notifications = NotificationService(
@@ -110,6 +123,8 @@ class Core:
             agent_env=session_agent_env(config, credentials.session_agents, address),
             save_access=save_agent_access(credentials),
             restore_access=restore_agent_access(config, credentials),
+            open_worktree=self.worktrees.open,
+            before_turn=self.snapshots.before_turn,
             turn_ended=lambda session: self.importer.turn_ended(session),
             transcripts=transcripts,
             transcript_texts=transcript_texts,
@@ -125,7 +140,7 @@ class Core:
             views=projections_of(protocols),
             owner=owner,
             on_change=self._notify,
-            committed=self.notifications.committed,
+            committed=self._committed,
             is_user=lambda name: credentials.users.get(name) is not None,
             sight_lost=credentials.ask_to_reconnect,
             on_read=self.read_state.mark_read,
@@ -137,7 +152,9 @@ class Core:
         )
         self.registry.opener = self.importer
         self.gateway = SessionGateway(self.dependencies, self.registry)
-        self.trusted_folders = TrustedFolders(store.documents, clock, describe_folder, self.gateway.resolve_folder)
+        self.trusted_folders = TrustedFolders(
+            store.documents, clock, describe_folder, self.gateway.resolve_folder, self.worktrees.main_folder
+        )
 
     def _agent_ended(self, session: SessionId) -> None:
         self._session_agents.revoke(session)
@@ -148,6 +165,11 @@ class Core:
         self.notifications.session_changed(session, what)
         if what == "deleted":
             self.importer.forget_texts(session)
+            self.snapshots.deleted(session)
+
+    def _committed(self, session: SessionId, events: Sequence[Event]) -> None:
+        self.notifications.committed(session, events)
+        self.snapshots.committed(session, events)
 
 
 async def open_transcript_texts(config: Config, stack: contextlib.AsyncExitStack) -> SqliteTranscriptTexts | None:

@@ -222,12 +222,13 @@ class RunningGateway:
             owner=owner,
             describe_folder=partial(agents.describe_folder, kinds),
             address=network.address,
+            private=agents.private_files(kinds),
+            git=settings.git_access(env, confined),
         )
         await core.notifications.begin()
         plugins = settings.plugin_settings(config, env, sandbox.sandbox, owner)
-        private = agents.private_files(kinds)
         parts = (uploads, terminals, plugins, TranscriptDatabase(data / TRANSCRIPTS))
-        return core, service_context(config, env, core, private, parts), kinds, agent
+        return core, service_context(config, env, core, parts), kinds, agent
 
 
 @contextlib.asynccontextmanager

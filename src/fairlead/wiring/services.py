@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from fairlead.agents.context import PrivateFiles
 from fairlead.config import Config
 from fairlead.model.web.requests import ServiceCall, ServiceHandler
+from fairlead.review.service import ReviewTools
 from fairlead.server.discovery import discover_services
 from fairlead.sessions.folders.workspace import WorkspaceReader
 from fairlead.system.services import ServiceContext
@@ -38,9 +38,7 @@ class JoinedServices:
             await service.start()
 
 
-def service_context(
-    config: Config, env: Mapping[str, str], core: Core, private: PrivateFiles, parts: Sequence[object]
-) -> ServiceContext:
+def service_context(config: Config, env: Mapping[str, str], core: Core, parts: Sequence[object]) -> ServiceContext:
     """Return the context that services are built from. `parts`: those that do not belong to the core."""
     context = ServiceContext(
         store=core.dependencies.store,
@@ -48,7 +46,6 @@ def service_context(
         gateway=core.gateway,
         resolve_folder=core.gateway.resolve_folder,
     )
-    closed = (*core.policy.fences.folders, *private.folders)
     for part in (
         *parts,
         core.policy,
@@ -59,7 +56,11 @@ def service_context(
         core.importer,
         core.archive,
         core.trusted_folders,
-        WorkspaceReader(core.policy.roots, core.gateway.resolve_folder, closed, private.settings),
+        core.paths,
+        core.snapshots,
+        core.worktrees,
+        ReviewTools(lambda agent: core.dependencies.kind(agent).tools),
+        WorkspaceReader(core.paths, core.gateway.resolve_folder),
         settings.shell_settings(config, env),
     ):
         context.add(part)

@@ -12,6 +12,7 @@ from fairlead.model.errors import BadRequest
 from fairlead.model.policy import Behavior, Rule, parse_rule
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.plugins.manager import PluginSettings, plugin_environment
+from fairlead.review.private_repository import GitAccess
 from fairlead.server import limits as serving
 from fairlead.server.doors import Door, OpenDoor
 from fairlead.server.listeners import Binding, public_origin
@@ -20,6 +21,14 @@ from fairlead.system.sandbox import Sandbox
 from fairlead.terminals.launcher.programs import PROVIDERS, Provider
 from fairlead.terminals.shells import ShellSettings, shell_environment
 from fairlead.uploads.service import Uploads
+
+
+def git_access(env: Mapping[str, str], sandbox: Sandbox | None) -> GitAccess:
+    """Return how the gateway runs git: in the sandbox of agents, with the settings of its user."""
+    home = env.get("HOME", "")
+    more = env.get("XDG_CONFIG_HOME", "") or os.path.join(home, ".config")
+    files = (os.path.join(home, ".gitconfig"), os.path.join(more, "git", "config"))
+    return GitAccess(sandbox, next((path for path in files if home and os.path.isfile(path)), ""))
 
 
 def server_binding(config: Config) -> Binding:

@@ -48,3 +48,16 @@ export function relatives(session: string, all: Summary[]): { parent: Summary | 
     forks: all.filter((one) => one.parent === session),
   };
 }
+
+const WORKTREE = /^(.+)\/\.worktrees\/([^/]+)$/;
+
+/** The folder that a session is listed under: that of the repository, if it works in one of its worktrees. */
+export function mainFolder(cwd: string): string {
+  return WORKTREE.exec(cwd)?.[1] ?? cwd;
+}
+
+/** What is shown of a session that works in a worktree; empty for another one. */
+export function worktreeName(cwd: string): string {
+  const name = WORKTREE.exec(cwd)?.[2];
+  return name ? `worktree ${name}` : "";
+}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     'fairlead run "run the tests" --yes-to "Bash(pytest:*)" --json',
     'git diff | fairlead run "review this diff" -',
     'fairlead run "fix the failing test" --detach',
+    'fairlead run --worktree fix-import "fix the import"',
     color=True,
     session=True,
 )
@@ -44,6 +45,14 @@ def run(
     ] = None,
     agent: Annotated[
         str | None, typer.Option(metavar="AGENT", help="The agent: claude, demo or a name in the setting agents.")
+    ] = None,
+    worktree: Annotated[
+        str | None,
+        typer.Option(metavar="BRANCH", help="Work in a worktree of this branch; it is made if there is none."),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(metavar="COMMIT", help="Where a new branch of --worktree begins."),
     ] = None,
     session: SessionOption = None,
     title: Annotated[str | None, typer.Option(metavar="TITLE", help="Title of the new session.")] = None,
@@ -71,8 +80,12 @@ def run(
     terminal, 130 if you interrupted or left it."""
     from fairlead.cli.rules import accepting
 
-    if session and (cwd or title or agent):
-        raise UsageError("--cwd, --title and --agent are for a new session: they cannot be used with --session.")
+    if session and (cwd or title or agent or worktree):
+        raise UsageError(
+            "--cwd, --title, --agent and --worktree are for a new session: they cannot be used with --session."
+        )
+    if base and not worktree:
+        raise UsageError("--base is for a new branch: name it with --worktree BRANCH.")
     if detach and (wait or yes_to or quiet):
         raise UsageError("--detach does not wait for the turn: it cannot be combined with --wait, --yes-to or --quiet.")
     text = prompt_text(prompt, _read_input)
@@ -82,7 +95,8 @@ def run(
 
     async def opened(api: "Api") -> "SessionView":
         if session is None:
-            return await _create(api, cwd, title or "", agent or "", model or "", mode or "default")
+            branch = (worktree, base or "") if worktree else None
+            return await _create(api, cwd, branch, title or "", agent or "", model or "", mode or "default")
         return await _continue(api, session, {"mode": mode, "model": model})
 
     async def leave_it() -> None:
@@ -177,13 +191,16 @@ async def _continue(api: "Api", name: str, settings: dict[str, str | None]) -> "
     return await api.session(session).view()
 
 
-async def _create(api: "Api", cwd: str | None, title: str, agent: str, model: str, mode: str) -> "SessionView":
-    from fairlead.model.commands import Settings
+async def _create(
+    api: "Api", cwd: str | None, branch: tuple[str, str] | None, title: str, agent: str, model: str, mode: str
+) -> "SessionView":
+    from fairlead.model.commands import Settings, WorktreeChoice
 
     folder = absolute(cwd or ".") if api.local else cwd or ""
     settings = Settings(model=model, mode=mode)
     try:
-        made = await api.start(folder, agent=agent, title=title, settings=settings)
+        worktree = WorktreeChoice(branch=branch[0], base=branch[1]) if branch else None
+        made = await api.start(folder, worktree=worktree, agent=agent, title=title, settings=settings)
     except Denied as error:
         if error.code != "outside_roots" or cwd:
             raise

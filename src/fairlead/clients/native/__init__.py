@@ -4,6 +4,7 @@ from typing import Final
 
 from fairlead.clients.native import (
     admin,
+    changes,
     files,
     insight,
     notices,
@@ -37,6 +38,7 @@ _MODULES: Final = (
     files,
     overview,
     admin,
+    changes,
     transcripts,
     stored_transcripts,
     terminal,

@@ -6,7 +6,7 @@ import msgspec
 
 from fairlead.auth.api.credentials import DEFAULT_SCOPES, CredentialView, UserView
 from fairlead.model.auth import Scope
-from fairlead.model.commands import Link, Settings
+from fairlead.model.commands import Link, Settings, WorktreeChoice
 from fairlead.model.queries import AgentView, PendingView, QueuedView
 from fairlead.model.store import SearchHit
 from fairlead.sessions.api.folders import TrustedFolder
@@ -17,10 +17,12 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class CreateSession(Body, frozen=True, kw_only=True):
-    """`session` is the new session's id, generated if omitted; `text` or `content` is the first message."""
+    """`session` is the new session's id, generated if omitted; `text` or `content` is the first message. With
+    `worktree` the session works in a worktree of the repository that `cwd` is in."""
 
     session: str | None = None
     cwd: str = ""
+    worktree: WorktreeChoice | None = None
     title: str = ""
     agent: str = ""
     settings: Settings = Settings()

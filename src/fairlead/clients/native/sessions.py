@@ -46,6 +46,7 @@ def create(request: Request) -> Steps:
         session=session_id(body.session or request.fresh),
         key=key,
         cwd=body.cwd,
+        worktree=body.worktree,
         title=body.title,
         agent=body.agent,
         settings=body.settings,

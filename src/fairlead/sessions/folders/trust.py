@@ -28,13 +28,20 @@ class TrustedFolders:
     _clock: Clock
     _describe: Callable[[str], api.FolderReport]
     _resolve: Callable[[str], str]
+    _main_folder: Callable[[str], str] = lambda folder: ""
+    """The main folder of a registered worktree; empty for other folders."""
 
     async def is_trusted(self, folder: str) -> bool:
+        digest = await self._consented(folder)
+        return bool(digest) and (await asyncio.to_thread(self._describe, folder)).digest == digest
+
+    async def _consented(self, folder: str) -> str:
+        """The digest of the content that a person has consented to: for this folder, else for the main folder of the
+        repository that it is a worktree of. Empty: none."""
         kept = await self._documents.get(TRUSTED, folder)
-        if kept is None:
-            return False
-        report = await asyncio.to_thread(self._describe, folder)
-        return bool(kept["digest"] == report.digest)
+        if kept is None and (main := await asyncio.to_thread(self._main_folder, folder)):
+            kept = await self._documents.get(TRUSTED, main)
+        return "" if kept is None else str(kept["digest"])
 
     def handlers(self) -> ServiceHandlers:
         return {
@@ -51,8 +58,7 @@ class TrustedFolders:
     async def inspect(self, who: Identity, action: api.InspectFolder) -> api.FolderReport:
         folder = self._resolve(action.path)
         report = await asyncio.to_thread(self._describe, folder)
-        kept = await self._documents.get(TRUSTED, folder)
-        return msgspec.structs.replace(report, trusted=kept is not None and kept["digest"] == report.digest)
+        return msgspec.structs.replace(report, trusted=await self._consented(folder) == report.digest)
 
     async def trust(self, who: Identity, action: api.TrustFolder) -> api.TrustedFolder:
         _admin(who)

@@ -6,7 +6,7 @@ Rule: a path is checked after its symbolic links are followed, and exactly the c
 import asyncio
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from fairlead.model.auth import Identity
@@ -14,8 +14,9 @@ from fairlead.model.errors import BadRequest, NotFound, TooLarge, Unavailable
 from fairlead.model.scopes import require_scope
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.sessions.api.workspace import FileEntry, GitText, NotRepository, ReadFile, ReadGit, ReadTree
-from fairlead.sessions.permissions.policy.paths import inside, inside_any
+from fairlead.sessions.permissions.policy.paths import inside
 from fairlead.system import git
+from fairlead.system.readable_paths import SECRET, ReadablePaths
 from fairlead.system.regular_files import open_regular
 
 ENTRIES: Final = 5000
@@ -25,8 +26,6 @@ FILE: Final = 10 << 20
 COMMITS: Final = 100
 LEFT_OUT: Final = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 """Folders whose content is not listed."""
-SECRET: Final = frozenset({".ssh", ".gnupg", ".aws", ".netrc", ".git-credentials"})
-"""Names of files and folders that hold keys: neither they nor their content is shown, wherever they are."""
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}")
 _WILD: Final = re.compile(r"[][*?\\]")
 _ESCAPED: Final = r"\\\g<0>"
@@ -37,19 +36,11 @@ _LOG: Final = "--format=%H%x00%an%x00%ae%x00%aI%x00%s%x00"
 
 
 class WorkspaceReader:
-    """`resolve` turns a folder from the wire into one inside the roots, or raises. `closed` are folders of the gateway
-    and of the agents: reading conversations there would bypass their owners. `beginnings` are path prefixes of such
-    files."""
+    """`resolve` turns a folder from the wire into one inside the roots, or raises."""
 
-    def __init__(
-        self, roots: Sequence[str], resolve: Callable[[str], str], closed: Sequence[str], beginnings: Sequence[str] = ()
-    ) -> None:
-        self._roots = tuple(os.path.realpath(root) for root in roots)
+    def __init__(self, paths: ReadablePaths, resolve: Callable[[str], str]) -> None:
+        self._paths = paths
         self._resolve = resolve
-        self._closed = tuple(os.path.realpath(folder) for folder in closed)
-        self._beginnings = tuple(
-            os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in beginnings
-        )
 
     def handlers(self) -> ServiceHandlers:
         return {ReadTree: self._read_tree, ReadFile: self._read_file, ReadGit: self._read_git}
@@ -71,18 +62,9 @@ class WorkspaceReader:
     def _folder(self, who: Identity, path: str) -> str:
         require_scope(who, "view")
         folder = self._resolve(path)
-        if not self._open(folder):
+        if not self._paths.allows(folder):
             raise NotFound("folder", path)
         return folder
-
-    def _open(self, real: str) -> bool:
-        return (
-            inside_any(real, self._roots)
-            and not inside_any(real, self._closed)
-            and not real.startswith(self._beginnings)
-            and not SECRET.intersection(real.split("/"))
-            and not inside(real, "/proc")
-        )
 
     def _below(self, folder: str, depth: int, left: list[int], within: str) -> tuple[FileEntry, ...]:
         """The content of a folder. `left`: the number of entries that may still be listed. Links that lead out of
@@ -111,7 +93,7 @@ class WorkspaceReader:
         """The real path of a plain file or folder, if it may be shown; else None."""
         try:
             real = os.path.realpath(entry.path, strict=True)
-            return real if self._open(real) and (entry.is_dir() or entry.is_file()) else None
+            return real if self._paths.allows(real) and (entry.is_dir() or entry.is_file()) else None
         except OSError:
             return None
 
@@ -121,7 +103,7 @@ class WorkspaceReader:
         try:
             real = os.path.realpath(path, strict=True)
             # Files below `.git` are read only through git, which leaves out closed folders.
-            allowed = self._open(real) and (not within or inside(real, within))
+            allowed = self._paths.allows(real) and (not within or inside(real, within))
             if not allowed or ".git" in real.split("/") or not os.path.isfile(real):
                 raise NotFound("file", named)
             with open_regular(real) as opened:
@@ -140,25 +122,13 @@ class WorkspaceReader:
 
     async def _read_git(self, who: Identity, action: ReadGit) -> GitText:
         folder = self._folder(who, action.folder)
-        found = await asyncio.to_thread(self._repository, folder)
+        found = await asyncio.to_thread(self._paths.find_repository, folder)
         if found is None:
             raise NotRepository
         if not await asyncio.to_thread(git.installed):
             raise Unavailable("git is not installed on this machine.")
-        git_dir, top = found
-        output = await git.run_readonly(git_dir, top, self._arguments(action, folder, top))
+        output = await git.run_readonly(found.git_dir, found.top, self._arguments(action, folder, found.top))
         return GitText(output.data, output.code == 0, output.cut)
-
-    def _repository(self, folder: str) -> tuple[str, str] | None:
-        """The `.git` folder of the enclosing repository and the top of its tree, both inside the roots."""
-        top = folder
-        while self._open(top):
-            marker = os.path.join(top, ".git")
-            if os.path.lexists(marker):
-                real = os.path.realpath(_git_dir(marker))
-                return (real, top) if self._open(real) and os.path.isdir(real) else None
-            top = os.path.dirname(top)
-        return None
 
     def _arguments(self, action: ReadGit, folder: str, top: str) -> tuple[str, ...]:
         match action.what:
@@ -183,18 +153,20 @@ class WorkspaceReader:
     def _inside(self, folder: str, top: str, name: str) -> str:
         """A file's path relative to the top of the repository, as git uses it."""
         path = os.path.normpath(os.path.join(folder, name))
-        if "\0" in name or not name or not inside(path, top) or not self._open(path):
+        if "\0" in name or not name or not inside(path, top) or not self._paths.allows(path):
             raise NotFound("file", name)
         return os.path.relpath(path, top)
 
     def _below_top(self, top: str, name: str) -> tuple[str, ...]:
         """Pathspecs for `name` (`.` is everything), excluding closed and secret files inside the repository."""
         closed = [
-            f":(top,exclude,literal){os.path.relpath(folder, top)}" for folder in self._closed if inside(folder, top)
+            f":(top,exclude,literal){os.path.relpath(folder, top)}"
+            for folder in self._paths.closed
+            if inside(folder, top)
         ]
         begun = [
             f":(top,exclude,glob){_WILD.sub(_ESCAPED, os.path.relpath(path, top))}*"
-            for path in self._beginnings
+            for path in self._paths.beginnings
             if inside(path, top)
         ]
         secret = [f":(top,exclude,glob)**/{word}{below}" for word in sorted(SECRET) for below in ("", "/**")]
@@ -205,19 +177,6 @@ def _commit(name: str) -> str:
     if not _COMMIT.fullmatch(name):
         raise BadRequest("A commit is named by its hash.")
     return f"{name}^{{commit}}"
-
-
-def _git_dir(marker: str) -> str:
-    """The git folder of a `.git` marker; in a worktree the marker is a file that names the folder."""
-    if os.path.isdir(marker):
-        return marker
-    try:
-        with open(marker, encoding="utf-8", errors="replace") as opened:
-            words = opened.read(4096)
-    except OSError:
-        return ""
-    named = words.removeprefix("gitdir:").strip()
-    return os.path.join(os.path.dirname(marker), named) if words.startswith("gitdir:") else ""
 
 
 def _text(name: str) -> str:

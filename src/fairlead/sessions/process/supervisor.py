@@ -143,6 +143,7 @@ class AgentSupervisor:
             await self._refuse_first(error)
             return
         core = self.core
+        await core.services.before_turn(core.session, core.state.cwd)
         async with core.transaction() as transition:
             if core.interpreter.busy or not core.state.queue or self.agent is not agent or self._task_due:
                 return

@@ -89,6 +89,7 @@ export function Header({ live, title, onFind }: { live: LiveSession; title: stri
           {cost > 0 && <span>{money(cost)}</span>}
         </p>
       </div>
+      <Button label="Changes" icon="changes" kind="quiet" bare onClick={() => go(`/app/s/${live.id}/changes`)} />
       <Forks session={live.id} />
       {context > 0 && <Filled context={context} window={window} />}
       <Menu label="Session menu" icon="more" bare items={items} />

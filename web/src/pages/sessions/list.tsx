@@ -22,7 +22,7 @@ import { toastError } from "../../parts/toast";
 import { Time } from "../../parts/time";
 import { Link, go } from "../../router";
 import { lastPart, money, oneLine, plain } from "../../state/text";
-import { branches } from "../../state/tree";
+import { branches, mainFolder, worktreeName } from "../../state/tree";
 import { may } from "../../wire/login";
 import { query } from "../../wire/rest";
 import type { Hit, Summary } from "../../wire/types";
@@ -65,9 +65,10 @@ const shownSummaries = computed(() =>
 const groups = computed<Group[]>(() => {
   const found = new Map<string, Summary[]>();
   for (const one of shownSummaries.value) {
-    const list = found.get(one.cwd);
+    const folder = mainFolder(one.cwd);
+    const list = found.get(folder);
     if (list) list.push(one);
-    else found.set(one.cwd, [one]);
+    else found.set(folder, [one]);
   }
   return [...found].map(([cwd, sessions]) => ({ cwd, sessions }));
 });
@@ -290,6 +291,7 @@ function Row({ summary, current }: { summary: Summary; current: boolean }) {
     summary.archived ? "archived" : "",
     summary.queued ? `${summary.queued} queued` : "",
     oneLine(summary.branch, 40),
+    worktreeName(summary.cwd),
     summary.parent ? "fork" : "",
     summary.turns ? `${summary.turns} turn${summary.turns === 1 ? "" : "s"}` : "",
     summary.cost_usd ? money(summary.cost_usd) : "",

@@ -41,6 +41,8 @@ export function NewSession() {
   });
   const [text, setText] = useState("");
   const [title, setTitle] = useState("");
+  const [branch, setBranch] = useState("");
+  const [base, setBase] = useState("");
   const [picking, setPicking] = useState(false);
   const [error, setError] = useState<WireError | null>(null);
   const [busy, setBusy] = useState(false);
@@ -69,7 +71,8 @@ export function NewSession() {
     setError(null);
     const settings = { model: chosen.model, mode: chosen.mode, link };
     const named = agent && !agent.default ? { agent: agent.name } : {};
-    const body = { cwd: chosen.cwd, title: title.trim(), settings, ...named, ...(text.trim() ? { text } : {}) };
+    const worktree = branch ? { worktree: { branch, ...(base ? { base } : {}) } } : {};
+    const body = { cwd: chosen.cwd, ...worktree, title: title.trim(), settings, ...named, ...(text.trim() ? { text } : {}) };
     try {
       // A repeated request has the same key, so that it creates only one session.
       const made = await rest.post<Reply>("/v1/sessions", body, { headers: { "Idempotency-Key": key.current } });
@@ -126,6 +129,29 @@ export function NewSession() {
           </p>
         )}
         <Untrusted folder={chosen.cwd} />
+        <div class="columns">
+          <Field label="Worktree" hint="Optional: a branch. The session works in a worktree of it, apart from other sessions.">
+            <input
+              class="input mono"
+              autocomplete="off"
+              spellcheck={false}
+              placeholder="Work in the folder itself"
+              value={branch}
+              onInput={(event) => setBranch(event.currentTarget.value.trim())}
+            />
+          </Field>
+          {branch && (
+            <Field label="Begins at" hint="A branch or commit, if the branch is new. Empty: what is checked out.">
+              <input
+                class="input mono"
+                autocomplete="off"
+                spellcheck={false}
+                value={base}
+                onInput={(event) => setBase(event.currentTarget.value.trim())}
+              />
+            </Field>
+          )}
+        </div>
         <Field label="First message">
           <textarea
             class="input"
