@@ -242,6 +242,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     watcher_bytes: Annotated[
         int, _about("Maximum number of unsent bytes for one client; above it, the client reads from the log.", ge=4096)
     ] = 1 << 20
+    audit_text: Annotated[
+        bool, _about("Record the text of prompts in the audit log, not only who sent them, when and where.")
+    ] = False
+    audit_file_bytes: Annotated[
+        int, _about("Size of a file of the audit log from which on the next entries go into a new one.", ge=4096)
+    ] = 16 << 20
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _about("The lowest level that is logged.")] = (
         "info"
     )

@@ -26,6 +26,7 @@ PROMISED = {
     "terminal",
     *("plugins enable", "plugins disable", "agents add"),
     *("claude", "wrap", "shim install"),
+    *("audit ls", "audit verify", "audit export"),
     *("stop", "drain", "service install", "service status", "service uninstall", "keeper run"),
 }
 

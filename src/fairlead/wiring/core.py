@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.audit.gateway import AuditedGateway
+from fairlead.audit.log import AuditLog
 from fairlead.auth.credentials import Credentials
 from fairlead.config import Config
 from fairlead.model.agents import AgentKind
@@ -65,6 +67,7 @@ class Core:
         owner: str,
         describe_folder: Callable[[str], FolderReport],
         address: str,
+        audit: AuditLog,
     ) -> None:
         self.policy = PolicySettings(
             roots=tuple(os.path.realpath(root) for root in config.roots),
@@ -80,7 +83,7 @@ class Core:
         self.notifications = NotificationService(
             store.resources,
             store.documents,
-            lambda: self.gateway,
+            lambda: self.audited,
             Path(config.data),
             clock,
             fresh=lambda: str(uuid.uuid4()),
@@ -131,6 +134,8 @@ class Core:
         )
         self.registry.opener = self.importer
         self.gateway = SessionGateway(self.dependencies, self.registry)
+        self.audited = AuditedGateway(self.gateway, audit, self.dependencies.new_uuid)
+        """The port that servers and services use: it records what they do."""
         self.trusted_folders = TrustedFolders(store.documents, clock, describe_folder, self.gateway.resolve_folder)
 
     def _agent_ended(self, session: SessionId) -> None:

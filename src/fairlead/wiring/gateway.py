@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from fairlead.agents.context import WiredKind
+from fairlead.audit.gateway import audited
+from fairlead.audit.log import AuditLog
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
@@ -39,7 +40,7 @@ from fairlead.transcripts.database import FILE as TRANSCRIPTS
 from fairlead.transcripts.database import TranscriptDatabase
 from fairlead.uploads.service import FOLDER as UPLOADS
 from fairlead.uploads.service import Uploads
-from fairlead.wiring import agents, keeping, settings
+from fairlead.wiring import agents, auditing, keeping, settings
 from fairlead.wiring.agents import ChosenSandbox
 from fairlead.wiring.core import Core, warn_about_shared_sessions
 from fairlead.wiring.info import GatewayInfo, write_server_file
@@ -99,15 +100,19 @@ class RunningGateway:
         network = open_network(config, protocols, stack)
         store = await SqliteStore.open(data, durability=config.durability, spill_above=config.record_bytes)
         stack.push_async_callback(store.close)
+        audit = await auditing.open_audit(config, self._clock, stack)
         credentials = Credentials(store.documents, self._clock, key=KeyFile(data), url_key=KeyFile(data, URLS))
         await credentials.load()
+        auditing.record_sign_ins(credentials, audit)
         stack.push_async_callback(credentials.close)
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
         redactor.hide(token)
         if alone:
             self._keeper = await keeping.open_keeper(config, self._clock, stack)
         sandbox = await self._choose_sandbox()
-        core, context, kinds, agent = await self._build_core(stack, protocols, network, store, credentials, sandbox)
+        core, context, kinds, agent = await self._build_core(
+            stack, protocols, network, store, credentials, sandbox, audit
+        )
         self.core = core
         self.operation = GatewayOperation(
             core.registry,
@@ -126,21 +131,19 @@ class RunningGateway:
             (core.gateway.ownership.forget, *services.forget_user),
         )
         page = settings.invitations_page(protocols, network.doors, config.public_url or network.address)
-        handlers = core.gateway.ownership.guarded(
-            {
-                **cleanup.with_cleanup(CredentialActions(credentials, page).handlers()),
-                **services.handlers(),
-                **self.operation.handlers(),
-                **page_handlers(context.get(PluginManager)),
-                **webui.handlers(),
-            }
-        )
+        calls = {
+            **cleanup.with_cleanup(CredentialActions(credentials, page).handlers()),
+            **services.handlers(),
+            **self.operation.handlers(),
+        }
+        pages = {**page_handlers(context.get(PluginManager)), **webui.handlers()}
+        handlers = core.gateway.ownership.guarded({**audited(calls, audit), **pages})
         for kind in kinds.values():
             handlers.update(kind.handlers())
         parts = AppConfig(
             protocols=protocols,
             inbound=[*filter(None, (kind.protocol() for kind in kinds.values())), webui.protocol()],
-            gateway=core.gateway,
+            gateway=core.audited,
             handlers=handlers,
             credentials=credentials,
             allowed_origins=network.origins,
@@ -148,6 +151,7 @@ class RunningGateway:
             version=version("fairlead"),
             base=config.public_url,
             limits=limits,
+            on_refused=auditing.refusals(audit),
             shares=CredentialShares(serving.open_per_credential(limits), limits.bytes_per_credential),
         )
         behind = [(door, door.app(parts)) for door in network.doors]
@@ -186,6 +190,7 @@ class RunningGateway:
         store: SqliteStore,
         credentials: Credentials,
         sandbox: ChosenSandbox,
+        audit: AuditLog,
     ) -> tuple[Core, ServiceContext, Mapping[str, WiredKind], AgentInfo]:
         """Build the agents and the session core; also return the context of the services and the default agent."""
         config, env, clock, data = self.config, self._env, self._clock, Path(self.config.data)
@@ -221,28 +226,10 @@ class RunningGateway:
             owner=owner,
             describe_folder=partial(agents.describe_folder, kinds),
             address=network.address,
+            audit=audit,
         )
         await core.notifications.begin()
         plugins = settings.plugin_settings(config, env, sandbox.sandbox, owner)
         private = agents.private_files(kinds)
-        parts = (uploads, terminals, plugins, TranscriptDatabase(data / TRANSCRIPTS))
+        parts = (uploads, terminals, plugins, audit, TranscriptDatabase(data / TRANSCRIPTS))
         return core, service_context(config, env, core, private, parts), kinds, agent
-
-
-@contextlib.asynccontextmanager
-async def running(
-    config: Config, env: Mapping[str, str], mcp: Mapping[str, McpServerSettings] | None = None
-) -> AsyncIterator[GatewayInfo]:
-    """Run a gateway inside this process, for tests and for programs that embed one."""
-    gateway = RunningGateway(config, env, mcp)
-    started: asyncio.Future[GatewayInfo] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(gateway.serve(started.set_result, signals=False))
-    either: set[asyncio.Future[Any]] = {started, task}
-    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    if not started.done():
-        await task
-    try:
-        yield started.result()
-    finally:
-        gateway.stop()
-        await task

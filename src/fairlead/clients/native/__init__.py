@@ -4,6 +4,7 @@ from typing import Final
 
 from fairlead.clients.native import (
     admin,
+    audit,
     insight,
     notices,
     operation,
@@ -43,6 +44,7 @@ _MODULES: Final = (
     notices,
     insight,
     operation,
+    audit,
 )
 ROUTES: Final = (*(route for module in _MODULES for route in module.routes), *routes)
 

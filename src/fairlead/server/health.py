@@ -1,0 +1,19 @@
+"""The server's own routes: they tell whether it works, and belong to no client protocol."""
+
+from collections.abc import Sequence
+
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import ClientProtocol, Request, Routes, json_response
+
+
+def own_routes(version: str, served: Sequence[str]) -> ClientProtocol:
+    """Build the routes. `version` is empty on a door: a front end would take it for its server's."""
+    info = {"status": "ok", **({"version": version} if version else {}), "protocols": list(served)}
+
+    routes = Routes()
+
+    @routes.get("/health", "public", "health", body_limit=0)
+    def health(request: Request) -> Response:
+        return json_response(info)
+
+    return ClientProtocol(name="server", routes=tuple(routes))
