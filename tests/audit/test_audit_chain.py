@@ -208,5 +208,5 @@ def test_a_gateway_starts_on_a_damaged_log_and_says_so_in_it_for_good(tmp_path: 
 
 def test_a_head_that_cannot_be_read_names_its_file(tmp_path: Path) -> None:
     (tmp_path / HEAD).write_bytes(b"?")
-    with pytest.raises(Damaged, match="audit.head"):
+    with pytest.raises(Damaged, match=r"audit\.head"):
         read_head(tmp_path)

@@ -41,7 +41,7 @@ class Desk:
 
 @contextlib.asynccontextmanager
 async def desk(data: Path, project: Path) -> AsyncIterator[Desk]:
-    project.mkdir(exist_ok=True)
+    await asyncio.to_thread(project.mkdir)
     async with demo_gateway(data, project) as running, client(running, running.token) as owner:
         await owner.post("/v1/users", json={"name": "ann"})
         scopes = ["view", "chat", "approve"]
