@@ -20,6 +20,7 @@ from fairlead.model.web.requests import ServiceCall
 from fairlead.model.web.routes import SendToStreams
 from fairlead.model.web.session_changes import ListenToChanges
 from fairlead.model.web.sockets import Pause, RecallState
+from fairlead.monitoring.api import ReadHealth, ReadMetrics
 from fairlead.notifications.api import cognova, feed, resources, targets
 from fairlead.plugins import api as plugins
 from fairlead.sessions.api import folders, operation, preferences, read_state, transcripts, workspace
@@ -214,7 +215,7 @@ NOT_RECORDED: Final[frozenset[type[ServiceCall[Any]]]] = frozenset(
         *(preferences.SavePreferences, read_state.MarkRead, read_state.GetReadState, operation.ReadGatewayState),
         *(workspace.ReadTree, workspace.ReadFile, workspace.ReadGit, plugins.ListPlugins, plugins.ReadPluginFile),
         *(stored.LoadEntries, stored.ListTranscripts, uploads.ReadUpload, ListenToChanges, JoinChannel, Broadcast),
-        *(RecallState, Pause, SendToStreams),
+        *(RecallState, Pause, SendToStreams, ReadHealth, ReadMetrics),
         # The traffic of programs that a person has started, enabled or attached.
         *(stored.AppendEntries, plugins.JoinPlugin, plugins.CallPlugin, transcripts.AnnounceSession),
         # Short-lived forms of a credential that its holder has already.

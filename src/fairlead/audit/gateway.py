@@ -13,19 +13,19 @@ from fairlead.model import commands as cmd
 from fairlead.model import events as ev
 from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
-from fairlead.model.gateway import Cursor, FrameEncoder, Gateway, Sink, SubscriptionHandle
+from fairlead.model.gateway import Gateway, GatewayWrapper
 from fairlead.model.ids import MessageId, SessionId
-from fairlead.model.queries import FindPermission, PendingView, Query
+from fairlead.model.queries import FindPermission, PendingView
 from fairlead.model.scopes import check_scopes
 from fairlead.model.store import Entry
 from fairlead.model.web.requests import ServiceCall, ServiceHandler, ServiceHandlers
 
 
-class AuditedGateway:
+class AuditedGateway(GatewayWrapper):
     """The port of `gateway`, with an entry before each command and each export. `fresh` makes ids of messages."""
 
     def __init__(self, gateway: Gateway, audit: AuditLog, fresh: Callable[[], str]) -> None:
-        self._gateway = gateway
+        super().__init__(gateway)
         self._audit = audit
         self._fresh = fresh
 
@@ -36,7 +36,7 @@ class AuditedGateway:
             command = structs.replace(command, message=MessageId(self._fresh()))
         n = await self._audit.record(who, await self._fact(who, command))
         try:
-            reply = await self._gateway.command(who, command)
+            reply = await self.gateway.command(who, command)
         except Exception as error:
             self._audit.note(who, _failed(error), n)
             raise
@@ -50,7 +50,7 @@ class AuditedGateway:
             return fact
         # The entry says what was allowed. An answer that is too late fails, and its failure is recorded.
         with contextlib.suppress(FairleadError):
-            found: PendingView = await self._gateway.ask(who, FindPermission(command.request))
+            found: PendingView = await self.gateway.ask(who, FindPermission(command.request))
             event = ev.decode(found.event)
             more = subject_of(event.tool, event.input) if isinstance(event, ev.PermissionRequested) else {}
             fact = structs.replace(fact, session=found.session, data={**fact.data, **more})
@@ -59,28 +59,11 @@ class AuditedGateway:
     async def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:
         n = await self._audit.record(who, Fact("session.export", session))
         try:
-            async for entry in self._gateway.export(who, session):
+            async for entry in self.gateway.export(who, session):
                 yield entry
         except FairleadError as error:
             self._audit.note(who, _failed(error), n)
             raise
-
-    async def ask(self, who: Identity, query: Query) -> Any:
-        return await self._gateway.ask(who, query)
-
-    async def watch(
-        self,
-        who: Identity,
-        session: SessionId,
-        cursor: Cursor | None,
-        variant: FrameEncoder,
-        sink: Sink,
-        view: str = "",
-    ) -> SubscriptionHandle:
-        return await self._gateway.watch(who, session, cursor, variant, sink, view)
-
-    def signal(self, who: Identity, session: SessionId, kind: str, data: Any) -> None:
-        self._gateway.signal(who, session, kind, data)
 
 
 def audited(handlers: ServiceHandlers, audit: AuditLog) -> dict[type[ServiceCall[Any]], ServiceHandler]:

@@ -46,6 +46,8 @@ class AuditLog:
         self._tasks = TaskSet()
         self._writing = False
         self._lost = 0
+        self.problem = ""
+        """Why the last entries could not be written; empty if they were."""
         self._failures = float(FAILURES_PER_MINUTE)
         self._failed_at = clock.monotonic()
         self._unrecorded = 0
@@ -53,6 +55,11 @@ class AuditLog:
     @property
     def head(self) -> AuditHead:
         return self._files.head
+
+    @property
+    def lost(self) -> int:
+        """Entries that could not be written, and that the next one counts."""
+        return self._lost
 
     async def open(self) -> None:
         await self._run(self._files.open, self._clock.now_ms())
@@ -141,6 +148,7 @@ class AuditLog:
         try:
             written = await self._run(self._files.append, [*first, *(entry for entry, _ in batch)])
         except Exception as error:
+            self.problem = str(error)
             _log.error("audit log not written", extra={"entries": len(batch), "error": str(error)})
             for _, done in batch:
                 if done is None:
@@ -149,6 +157,7 @@ class AuditLog:
                     done.set_exception(error)
             return
         self._lost -= lost
+        self.problem = ""
         for (_, done), entry in zip(batch, written[len(first) :], strict=True):
             if done is not None and not done.cancelled():
                 done.set_result(entry.n)

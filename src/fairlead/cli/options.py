@@ -35,7 +35,8 @@ ConfigFile = Annotated[
     Path | None, typer.Option("--config", envvar="FAIRLEAD_CONFIG", metavar="FILE", help="Settings file, TOML.")
 ]
 Scopes = Annotated[
-    list[str] | None, typer.Option("--scope", metavar="SCOPE[,SCOPE]", help="view, chat, approve, terminal, admin.")
+    list[str] | None,
+    typer.Option("--scope", metavar="SCOPE[,SCOPE]", help="view, chat, approve, terminal, metrics, admin."),
 ]
 SessionArg = Annotated[str, typer.Argument(metavar="ID", help="A session's id, or at least 4 of its first characters.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

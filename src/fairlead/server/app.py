@@ -33,11 +33,11 @@ from fairlead.model.web.routes import (
 )
 from fairlead.model.web.session_changes import ChangeListenerHandle
 from fairlead.model.web.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
+from fairlead.monitoring.routes import own_routes
 from fairlead.server.access import AccessControl, allow_cross_origin
 from fairlead.server.asgi import Receive, Scope, Send
 from fairlead.server.dispatch import Dispatcher
 from fairlead.server.errors import Stopping, error_response, unexpected
-from fairlead.server.health import own_routes
 from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits, open_per_credential
 from fairlead.server.multipart import FormBody
 from fairlead.server.requests import access_requirement, choose_subprotocol, head_of, read_body, wait_disconnected
@@ -127,7 +127,10 @@ class App:
         self._parts = parts
         self._access = AccessControl(parts.allowed_origins, parts.credentials, parts.on_refused)
         limits = parts.limits
-        self._shares = parts.shares or CredentialShares(open_per_credential(limits), limits.bytes_per_credential)
+        shares = parts.shares
+        if shares is None:
+            shares = CredentialShares(open_per_credential(limits), limits.bytes_per_credential)
+        self._shares = shares
         self._sockets = SocketHost(self.dispatcher, parts.clock, parts.limits, parts.fresh, services)
         self._stopping = asyncio.Event()
         self._listening: set[ChangeListenerHandle] = set()

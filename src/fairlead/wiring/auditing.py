@@ -13,6 +13,7 @@ from fairlead.auth.gate import AccessRefused
 from fairlead.config import Config
 from fairlead.model.auth import Identity
 from fairlead.model.web.requests import Head
+from fairlead.monitoring.counters import Counters
 from fairlead.system.clock import Clock
 
 
@@ -48,10 +49,11 @@ def record_sign_ins(credentials: Credentials, audit: AuditLog) -> None:
     credentials.accounts.on_checked = checked
 
 
-def refusals(audit: AuditLog) -> Callable[[Head, AccessRefused], None]:
-    """Return the function that records a request with a credential that is not valid."""
+def refusals(audit: AuditLog, counters: Counters) -> Callable[[Head, AccessRefused], None]:
+    """Return the function that counts rejected requests, and records those with a credential that is not valid."""
 
     def refused(head: Head, verdict: AccessRefused) -> None:
+        counters.refused[verdict.code] += 1
         if verdict.code == "bad_credential" and not verdict.basic:
             audit.note_failed_sign_in({"code": verdict.code, "peer": head.peer, "path": head.path[:200]})
 

@@ -13,10 +13,12 @@ from fairlead.audit.log import AuditLog
 from fairlead.auth.credentials import Credentials
 from fairlead.config import Config
 from fairlead.model.agents import AgentKind
+from fairlead.model.events import Event
 from fairlead.model.ids import SessionId
 from fairlead.model.transcripts import Transcripts
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.model.web.session_changes import What
+from fairlead.monitoring.counters import Counters, MeteredGateway
 from fairlead.notifications.address_policy import networks
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.service import NotificationService
@@ -68,6 +70,7 @@ class Core:
         describe_folder: Callable[[str], FolderReport],
         address: str,
         audit: AuditLog,
+        counters: Counters,
     ) -> None:
         self.policy = PolicySettings(
             roots=tuple(os.path.realpath(root) for root in config.roots),
@@ -83,7 +86,7 @@ class Core:
         self.notifications = NotificationService(
             store.resources,
             store.documents,
-            lambda: self.audited,
+            lambda: self.port,
             Path(config.data),
             clock,
             fresh=lambda: str(uuid.uuid4()),
@@ -122,7 +125,7 @@ class Core:
             views=projections_of(protocols),
             owner=owner,
             on_change=self._notify,
-            committed=self.notifications.committed,
+            committed=self._committed,
             is_user=lambda name: credentials.users.get(name) is not None,
             sight_lost=credentials.ask_to_reconnect,
             on_read=self.read_state.mark_read,
@@ -134,13 +137,19 @@ class Core:
         )
         self.registry.opener = self.importer
         self.gateway = SessionGateway(self.dependencies, self.registry)
-        self.audited = AuditedGateway(self.gateway, audit, self.dependencies.new_uuid)
-        """The port that servers and services use: it records what they do."""
+        audited = AuditedGateway(self.gateway, audit, self.dependencies.new_uuid)
+        self.port = MeteredGateway(audited, counters, clock.monotonic)
+        """What servers and services use: it records and counts what they do."""
+        self._counters = counters
         self.trusted_folders = TrustedFolders(store.documents, clock, describe_folder, self.gateway.resolve_folder)
 
     def _agent_ended(self, session: SessionId) -> None:
         self._session_agents.revoke(session)
         self.importer.agent_ended(session)
+
+    def _committed(self, session: SessionId, events: Sequence[Event]) -> None:
+        self._counters.committed(session, events)
+        self.notifications.committed(session, events)
 
     def _notify(self, session: SessionId, what: What) -> None:
         self.changes.notify(session, what)

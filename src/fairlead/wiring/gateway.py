@@ -19,6 +19,7 @@ from fairlead.config import Config, default_file
 from fairlead.keeper.access import KeeperAccess
 from fairlead.model.agents import AgentInfo
 from fairlead.model.web.routes import ClientProtocol
+from fairlead.monitoring.counters import Counters
 from fairlead.plugins.manager import PluginManager
 from fairlead.server import limits as serving
 from fairlead.server.app import App, AppConfig
@@ -44,6 +45,7 @@ from fairlead.wiring import agents, auditing, keeping, settings
 from fairlead.wiring.agents import ChosenSandbox
 from fairlead.wiring.core import Core, warn_about_shared_sessions
 from fairlead.wiring.info import GatewayInfo, write_server_file
+from fairlead.wiring.monitoring import Monitor, MonitoredParts
 from fairlead.wiring.network import Network, open_network
 from fairlead.wiring.services import JoinedServices, service_context
 
@@ -110,8 +112,9 @@ class RunningGateway:
         if alone:
             self._keeper = await keeping.open_keeper(config, self._clock, stack)
         sandbox = await self._choose_sandbox()
+        counters = Counters()
         core, context, kinds, agent = await self._build_core(
-            stack, protocols, network, store, credentials, sandbox, audit
+            stack, protocols, network, store, credentials, sandbox, audit, counters
         )
         self.core = core
         self.operation = GatewayOperation(
@@ -131,7 +134,11 @@ class RunningGateway:
             (core.gateway.ownership.forget, *services.forget_user),
         )
         page = settings.invitations_page(protocols, network.doors, config.public_url or network.address)
+        shares = CredentialShares(serving.open_per_credential(limits), limits.bytes_per_credential)
+        monitored = MonitoredParts(core, context, shares, audit, counters, self._keeper)
+        monitor = Monitor(config, self._clock, store, monitored)
         calls = {
+            **monitor.handlers(),
             **cleanup.with_cleanup(CredentialActions(credentials, page).handlers()),
             **services.handlers(),
             **self.operation.handlers(),
@@ -143,7 +150,7 @@ class RunningGateway:
         parts = AppConfig(
             protocols=protocols,
             inbound=[*filter(None, (kind.protocol() for kind in kinds.values())), webui.protocol()],
-            gateway=core.audited,
+            gateway=core.port,
             handlers=handlers,
             credentials=credentials,
             allowed_origins=network.origins,
@@ -151,8 +158,8 @@ class RunningGateway:
             version=version("fairlead"),
             base=config.public_url,
             limits=limits,
-            on_refused=auditing.refusals(audit),
-            shares=CredentialShares(serving.open_per_credential(limits), limits.bytes_per_credential),
+            on_refused=auditing.refusals(audit, counters),
+            shares=shares,
         )
         behind = [(door, door.app(parts)) for door in network.doors]
         self._runner = ServerRunner(App(parts), network.binding, network.sockets, self._clock, limits, behind)
@@ -163,6 +170,8 @@ class RunningGateway:
         await cleanup.start()
         await warn_about_shared_sessions(store)
         await services.start()
+        await monitor.health.start()
+        stack.push_async_callback(monitor.health.stop)
         core.registry.tasks.spawn(keeping.end_unadopted(core.registry, terminals))
         return GatewayInfo(
             url=config.public_url or self._runner.urls[0],
@@ -191,6 +200,7 @@ class RunningGateway:
         credentials: Credentials,
         sandbox: ChosenSandbox,
         audit: AuditLog,
+        counters: Counters,
     ) -> tuple[Core, ServiceContext, Mapping[str, WiredKind], AgentInfo]:
         """Build the agents and the session core; also return the context of the services and the default agent."""
         config, env, clock, data = self.config, self._env, self._clock, Path(self.config.data)
@@ -227,6 +237,7 @@ class RunningGateway:
             describe_folder=partial(agents.describe_folder, kinds),
             address=network.address,
             audit=audit,
+            counters=counters,
         )
         await core.notifications.begin()
         plugins = settings.plugin_settings(config, env, sandbox.sandbox, owner)

@@ -45,7 +45,7 @@ def service_context(
     context = ServiceContext(
         store=core.dependencies.store,
         clock=core.dependencies.clock,
-        gateway=core.audited,
+        gateway=core.port,
         resolve_folder=core.gateway.resolve_folder,
     )
     closed = (*core.policy.fences.folders, *private.folders)

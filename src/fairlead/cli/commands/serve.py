@@ -5,21 +5,16 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
+from typing import Any, Final, Literal, get_args, get_origin
 
 import typer
 
 from fairlead import config as settings
 from fairlead.cli.context import app, examples
+from fairlead.cli.errors import from_error
 from fairlead.cli.options import ConfigFile, split_list
-from fairlead.cli.output import hint
 from fairlead.client.errors import UsageError
-
-if TYPE_CHECKING:
-    from fairlead.server.doors import OpenDoor
-    from fairlead.wiring import GatewayInfo
-
-HIDDEN = "on: agents, terminals and plugins see neither the data folder, nor the settings, nor the gateway's processes"
+from fairlead.model.errors import FairleadError
 
 OPTIONS: Final = {
     "host": ("HOST", "Address to listen on (127.0.0.1)."),
@@ -75,7 +70,16 @@ def serve(config: ConfigFile, **given: Any) -> None:
     """Start the gateway and run it until Ctrl-C.
 
     Every option is a setting that can also be in the settings file or the environment; see `fairlead config show`."""
-    loaded = load_settings(given, config)
+    try:
+        loaded = load_settings(given, config)
+    except FairleadError as error:
+        if "json" in (given["log_format"], os.environ.get("FAIRLEAD_LOG_FORMAT")):
+            from fairlead.cli.serve_output import JsonOutput
+            from fairlead.server.logging import configure_logging
+
+            configure_logging("json")
+            JsonOutput().fail(from_error(error))
+        raise
     _serve(loaded.config, loaded.file)
 
 
@@ -119,25 +123,24 @@ def parse_doors(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _serve(config: settings.Config, file: Path) -> None:
-    hint("Starting the gateway ...")
-    from fairlead.cli.own_gateway import describe_left
+    from fairlead.cli.serve_output import JsonOutput, TextOutput, typed_program
     from fairlead.wiring import RunningGateway
 
-    def announce(running: "GatewayInfo") -> None:
-        for line in announcement(running):
-            hint(line)
-
+    output = JsonOutput() if config.log_format == "json" else TextOutput(typed_program(config.data))
+    output.starting()
     # No relative path from an agent may refer to the folder that the gateway was started in.
     os.chdir("/")
     gateway = RunningGateway(config, dict(os.environ), file=file)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(gateway.serve(announce))
+            runner.run(gateway.serve(output.serving))
     except OSError as error:
-        raise UsageError(
-            f"{error.filename or config.data} cannot be used: {error.strerror}. See: fairlead doctor"
-        ) from error
-    hint(f"Stopped.{describe_left(*gateway.operation.left)}")
+        output.fail(
+            UsageError(f"{error.filename or config.data} cannot be used: {error.strerror}. See: fairlead doctor")
+        )
+    except FairleadError as error:
+        output.fail(from_error(error))
+    output.stopped(*gateway.operation.left)
 
 
 def _loop_factory() -> Any:
@@ -146,36 +149,3 @@ def _loop_factory() -> Any:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-def _with(door: "OpenDoor") -> str:
-    if not door.static:
-        return ""
-    readers = "users who sign in" if door.login == "basic" else "all who reach the port"
-    return f", with the files of {door.static}, readable for {readers}"
-
-
-def announcement(running: "GatewayInfo") -> list[str]:
-    """Return the lines with the gateway's addresses, its agent, and the next commands to type."""
-    agent = running.agent
-    found = " ".join(part for part in (agent.version, f"({agent.path})" if agent.path else "") if part)
-    lines = [
-        f"Fairlead {running.version} serves at {running.url}",
-        *(f"             and at {url}" for url in running.urls if url != running.url),
-        *(f"  door     {door.name} at {door.url}{_with(door)}" for door in running.doors),
-        f"  data     {running.data}",
-        f"  sandbox  {running.exposed or HIDDEN}",
-        f"  agent    {agent.name} {found}".rstrip(),
-    ]
-    if agent.problem:
-        lines.append(f"           {agent.problem}")
-    elif agent.name == "demo":
-        lines.append("           scripted, without a model; install Claude Code to run real sessions")
-    return [
-        *lines,
-        "  browser  fairlead login prints a one-time link",
-        "Try, in another terminal:",
-        '  fairlead run "SCRIPT:tool"' if agent.name == "demo" else '  fairlead run "explain this repository"',
-        "  fairlead ls",
-        "Ctrl-C stops the gateway.",
-    ]
