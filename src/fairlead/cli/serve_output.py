@@ -12,6 +12,7 @@ from fairlead.cli.errors import exit_code
 from fairlead.cli.output import hint
 from fairlead.cli.own_gateway import describe_left
 from fairlead.client.errors import ClientError
+from fairlead.model.errors import BadRequest
 
 if TYPE_CHECKING:
     from fairlead.server.doors import OpenDoor
@@ -42,14 +43,17 @@ class TypedProgram:
 
 def typed_program(data: str) -> TypedProgram:
     """Call it before the working folder changes: the program's path may be relative."""
-    from fairlead.config import default_data
+    from fairlead.system.user_folders import default_data
 
     here = Path(sys.argv[0])
     found = shutil.which("fairlead")
     known = found is not None and here.name == "fairlead" and os.path.realpath(found) == os.path.realpath(here)
     program = "fairlead" if known or here.name != "fairlead" else shlex.quote(os.path.abspath(here))
-    usual = str(default_data(os.environ)) == data
-    return TypedProgram(program, "" if usual else f" --data {shlex.quote(data)}")
+    try:
+        usual = str(default_data(os.environ))
+    except BadRequest:
+        usual = ""
+    return TypedProgram(program, "" if usual == data else f" --data {shlex.quote(data)}")
 
 
 class TextOutput:

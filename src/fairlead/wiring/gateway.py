@@ -15,7 +15,7 @@ from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.keyfile import URLS, KeyFile
-from fairlead.config import Config, default_file
+from fairlead.config import Config
 from fairlead.keeper.access import KeeperAccess
 from fairlead.model.agents import AgentInfo
 from fairlead.model.web.routes import ClientProtocol
@@ -36,6 +36,7 @@ from fairlead.stores.sqlite import SqliteStore
 from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
 from fairlead.system.services import ServiceContext
+from fairlead.system.user_folders import default_file
 from fairlead.terminals.registry import TerminalRegistry
 from fairlead.transcripts.database import FILE as TRANSCRIPTS
 from fairlead.transcripts.database import TranscriptDatabase
@@ -100,7 +101,9 @@ class RunningGateway:
         limits = settings.server_limits(config, descriptors.raise_limit() if alone else descriptors.limit())
         protocols = discover()
         network = open_network(config, protocols, stack)
-        store = await SqliteStore.open(data, durability=config.durability, spill_above=config.record_bytes)
+        store = await SqliteStore.open(
+            data, durability=config.durability, spill_above=config.record_bytes, migration=config.migrate
+        )
         stack.push_async_callback(store.close)
         audit = await auditing.open_audit(config, self._clock, stack)
         credentials = Credentials(store.documents, self._clock, key=KeyFile(data), url_key=KeyFile(data, URLS))

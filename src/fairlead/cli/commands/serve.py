@@ -30,6 +30,7 @@ OPTIONS: Final = {
     "on_stop": ("", "What to do with agents and terminals when the gateway stops (detach)."),
     "sandbox": ("", "Hide the gateway from the programs that it runs, with bubblewrap (auto)."),
     "durability": ("", "What an acknowledged event survives (process)."),
+    "migrate": ("", "What to do with a data folder of an earlier version (backup)."),
     "tls_cert": ("FILE", "Certificate: serve over TLS."),
     "tls_key": ("FILE", "Private key of the certificate."),
     "public_url": ("URL", "Address of the TLS proxy in front."),
@@ -124,10 +125,12 @@ def parse_doors(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 def _serve(config: settings.Config, file: Path) -> None:
     from fairlead.cli.serve_output import JsonOutput, TextOutput, typed_program
+    from fairlead.system.init_process import fork_if_first
     from fairlead.wiring import RunningGateway
 
     output = JsonOutput() if config.log_format == "json" else TextOutput(typed_program(config.data))
     output.starting()
+    fork_if_first()
     # No relative path from an agent may refer to the folder that the gateway was started in.
     os.chdir("/")
     gateway = RunningGateway(config, dict(os.environ), file=file)

@@ -78,7 +78,7 @@ def install(
     vscode: Annotated[bool, typer.Option("--vscode", help="Print only the setting of VS Code.")] = False,
 ) -> None:
     """Write the executables claude and claude-wrapper, and print the setting that makes each program use them."""
-    from fairlead.config import default_data
+    from fairlead.system.user_folders import default_data
 
     folder = (path or default_data(os.environ) / "shim").expanduser().absolute()
     cli, wrapper = folder / "claude", folder / "claude-wrapper"
