@@ -53,6 +53,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--in-memory"):
         use_memory()
+    if config.getoption("--hypothesis-seed") is None:
+        # Read by hypothesis' own plugin, which is configured after this.
+        config.option.hypothesis_seed = str(SEED)
     order = RandomOrder(SEED) if config.getoption("--random-order") else SlowFirst()
     config.pluginmanager.register(order, "fairlead-order")
     config.pluginmanager.register(ProcessGuard(ELSEWHERE), "fairlead-process-guard")
