@@ -1,6 +1,6 @@
 """Build hook: a distribution without the web UI is refused, since nobody would notice before its users do.
 
-`make web` builds the UI. FAIRLEAD_BUILD_WITHOUT_UI=1 builds without it on purpose: the gateway's front page then says so.
+`make web` builds the UI. FAIRLEAD_BUILD_WITHOUT_UI=1 builds without it on purpose: the front page then says so.
 """
 
 import os

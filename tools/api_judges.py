@@ -1,7 +1,8 @@
 """Fetches the common parsers and generators of API documents, for the tests: they judge ours.
 
-AsyncAPI's own parser and openapi-typescript (npm), and openapi-python-client (PyPI). `tools/api-judges` pins them and all
-their dependencies by hash. They go into folders of the cache, apart from our own environment. Standard library only.
+AsyncAPI's own parser and openapi-typescript (npm), and openapi-python-client (PyPI). `tools/api-judges` pins them and
+all their dependencies by hash. They go into folders of the cache, apart from our own environment. Standard library
+only.
 """
 
 import hashlib

@@ -65,9 +65,9 @@ def refuse_without_ui(folder: Path) -> None:
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "CHANGELOG.md"):
         shutil.copy(ROOT / name, folder)
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("web_dist", "__pycache__"))
-    argv = [UV, "build", "--wheel", "--out-dir", folder / "dist"]
-    argv += ["--build-constraints", ROOT / "tools" / "build.lock.txt", folder]
-    tried = subprocess.run(argv, env=network_env(), capture_output=True, text=True, check=False)
+    pinned = ROOT / "tools" / "build.lock.txt"
+    argv = (UV, "build", "--wheel", "--out-dir", folder / "dist", "--build-constraints", pinned, folder)
+    tried = subprocess.run(list(map(str, argv)), env=network_env(), capture_output=True, text=True, check=False)
     if tried.returncode == 0 or "make web" not in tried.stderr:
         raise Failed(f"a wheel without the web UI was built, or refused without a reason:\n{tried.stderr[-2000:]}")
     print("wheel: without the web UI nothing is built", flush=True)

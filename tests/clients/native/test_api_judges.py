@@ -20,7 +20,8 @@ const { createRequire } = require("node:module");
 const { readFileSync } = require("node:fs");
 const { Parser } = createRequire(process.argv[1] + "/")("@asyncapi/parser");
 new Parser().parse(readFileSync(process.argv[2], "utf8")).then(({ document, diagnostics }) => {
-  const bad = diagnostics.filter(({ severity }) => severity < 2).map(({ code, path, message }) => [code, path, message]);
+  const serious = diagnostics.filter(({ severity }) => severity < 2);
+  const bad = serious.map(({ code, path, message }) => [code, path, message]);
   console.log(JSON.stringify({ whole: document !== undefined, bad }));
 });
 """
