@@ -120,7 +120,7 @@ async def test_credentials_sign_ins_starts_and_stops_are_recorded(tmp_path: Path
     assert created["credential"] == desk_.credential
     failed = [data["code"] for action, _, data in told if action == "sign_in.failed"]
     assert len(failed) == 2 and failed[0] == "bad_credential"
-    signed = next(data for action, _, data in told if action == "sign_in")
+    signed = next(entry for entry in entries if entry["action"] == "sign_in")
     assert (signed["credential"], signed["user"]) == (device["credential"]["id"], "ann")
     assert ("credential.revoke", "owner", {"kind": "token", "id": desk_.credential}) in told
     last = (tmp_path / "data" / FOLDER).glob("*.jsonl")

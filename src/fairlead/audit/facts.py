@@ -200,7 +200,7 @@ STOPS: Final[frozenset[type[ServiceCall[Any]]]] = frozenset(
 RESULTS: Final[dict[type[ServiceCall[Any]], Callable[[Any], dict[str, Any]]]] = {
     auth.CreateToken: lambda made: {"credential": made.credential.id},
     auth.Login: lambda made: {"credential": made.credential.id, "user": made.credential.user},
-    auth.AcceptInvitation: lambda made: {"credential": f"user:{made.id}"},
+    auth.AcceptInvitation: lambda made: {"credential": f"user:{made.id}", "user": made.name},
 }
 """Calls that are recorded when they are done, with what they made: before that it has no id, and nobody knows its
 secret until the answer is sent."""

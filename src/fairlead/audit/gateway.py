@@ -101,7 +101,10 @@ def _after(handle: ServiceHandler, audit: AuditLog, describe: Callable[[Any], Ma
             else:
                 audit.note_failed_sign_in({"action": fact.action, "code": _code(error)})
             raise
-        await audit.record(who, structs.replace(fact, data={**fact.data, **describe(made)}))
+        result = describe(made)
+        # Who signs in has no credential before, and acts with the new one from now on.
+        actor = who if who.credential else Identity(result["credential"], result["user"], result["user"], frozenset())
+        await audit.record(actor, structs.replace(fact, data={**fact.data, **result}))
         return made
 
     return recorded

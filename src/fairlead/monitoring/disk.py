@@ -20,7 +20,7 @@ def free_bytes(folder: Path) -> int:
 
 def check_disk(folder: Path) -> HealthCheck:
     usage = shutil.disk_usage(folder)
-    found = f"{usage.free >> 20} MiB free of {usage.total >> 20}"
+    found = f"{_size(usage.free)} free of {_size(usage.total)}"
     if usage.free < FULL:
         todo = "Free disk space now: nothing can be stored. See fairlead du and fairlead prune."
         return HealthCheck(name="disk", level="bad", found=found, todo=todo)
@@ -28,3 +28,7 @@ def check_disk(folder: Path) -> HealthCheck:
         todo = "Free disk space; see fairlead du and fairlead prune."
         return HealthCheck(name="disk", level="warn", found=found, todo=todo)
     return HealthCheck(name="disk", found=found)
+
+
+def _size(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GiB" if count >= LITTLE else f"{count >> 20} MiB"
