@@ -36,7 +36,7 @@ async def test_an_admin_sees_the_health_and_who_did_what(harness: UiHarness) -> 
     for width, height in (PHONE, (768, 900), (1400, 900)):
         await page.set_viewport_size({"width": width, "height": height})
         for theme in ("light", "dark"):
-            await page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+            await page.emulate_media(color_scheme=theme)
             await device.fits()
             await device.accessible()
     await page.get_by_label("Show").select_option("session.delete")
