@@ -148,6 +148,10 @@ def test_a_rewritten_log_is_found_by_a_head_that_was_noted_elsewhere(tmp_path: P
     assert verify(tmp_path / "a", heads=[forged]).problems == [
         "000000000005.jsonl:1: entry 5 is not the one that was recorded under this number"
     ]
+    # Also where the log's own head names the same entry.
+    last = write(tmp_path / "a", 1).head
+    assert verify(tmp_path / "a", heads=[last]).problems == []
+    assert verify(tmp_path / "a", heads=[AuditHead(last.n, "f" * 64)]).problems
     assert "was cut off" in verify(tmp_path / "forged", heads=[AuditHead(11, "0" * 64)]).problems[0]
 
 

@@ -54,12 +54,14 @@ class ChainCheck:
         self.last = FIRST
         self.entries = 0
         self._after = after
-        self._heads = {head.n: head.hash for head in heads if head.n}
+        self._heads: dict[int, set[str]] = {}
+        for head in heads:
+            self.expect(head)
 
     def expect(self, head: AuditHead) -> None:
         """Expect this entry too."""
         if head.n:
-            self._heads[head.n] = head.hash
+            self._heads.setdefault(head.n, set()).add(head.hash)
 
     def feed(self, line: bytes, where: str = "") -> None:
         entry = parse(line)
@@ -71,8 +73,7 @@ class ChainCheck:
         self.entries += 1
         if entry.n > self._after and (entry.n > self._after + 1 or self.last.n):
             self._check_link(entry, where)
-        expected = self._heads.pop(entry.n, entry.hash)
-        if expected != entry.hash:
+        if self._heads.pop(entry.n, {entry.hash}) != {entry.hash}:
             self.report(f"{where}: entry {entry.n} is not the one that was recorded under this number")
         self.last = AuditHead(entry.n, entry.hash)
 
