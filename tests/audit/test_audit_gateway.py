@@ -154,3 +154,14 @@ async def test_the_text_of_prompts_is_recorded_if_the_settings_say_so(tmp_path: 
     send = Send(session=SessionId("s"), content=(TextBlock(text="hello"),))
     assert of_command(send, text=True).data["text"] == "hello"
     assert "hello" not in str(of_command(send, text=False))
+
+
+async def test_an_answer_to_a_question_says_so(tmp_path: Path) -> None:
+    async with desk(tmp_path / "data", tmp_path / "project") as desk_:
+        session = await desk_.session("SCRIPT:question")
+        request = await asked_in(session, desk_.ann)
+        denied = await desk_.ann.post(f"/v1/permissions/{request}", json={"behavior": "deny"})
+        assert denied.status_code == 200, denied.text
+        (entry,) = await desk_.audit(action="permission.answer")
+        assert (entry["session"], entry["user"]) == (session, "ann")
+        assert entry["data"] == {"request": request, "decision": "deny", "about": "question"}

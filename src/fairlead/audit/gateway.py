@@ -52,7 +52,8 @@ class AuditedGateway(GatewayWrapper):
         with contextlib.suppress(FairleadError):
             found: PendingView = await self.gateway.ask(who, FindPermission(command.request))
             event = ev.decode(found.event)
-            more = subject_of(event.tool, event.input) if isinstance(event, ev.PermissionRequested) else {}
+            asks = {"about": "question" if isinstance(event, ev.QuestionAsked) else "plan"}
+            more = subject_of(event.tool, event.input) if isinstance(event, ev.PermissionRequested) else asks
             fact = structs.replace(fact, session=found.session, data={**fact.data, **more})
         return fact
 

@@ -114,6 +114,8 @@ class AuditLog:
     # --- writing
 
     def _entry(self, who: Identity | None, fact: Fact) -> AuditEntry:
+        # An agent of the gateway is known by its session, whatever credential its user has.
+        source = {} if who is None or not who.session else {"from_session": who.session}
         return AuditEntry(
             n=0,
             at=self._clock.now_ms(),
@@ -123,7 +125,7 @@ class AuditLog:
             name="" if who is None else who.name,
             agent=who is not None and who.agent,
             session=fact.session,
-            data=fact.data,
+            data={**fact.data, **source},
             prev="",
             hash="",
         )

@@ -53,10 +53,11 @@ class HealthMonitor:
         self._background = [asyncio.create_task(self._repeat()), asyncio.create_task(self._measure_lag())]
 
     async def stop(self) -> None:
-        for task in self._background:
+        ending = [*self._background, *([] if self._running is None else [self._running])]
+        for task in ending:
             task.cancel()
-        if self._background:
-            await asyncio.wait(self._background)
+        if ending:
+            await asyncio.wait(ending)
 
     async def read(self, who: Identity, call: ReadHealth) -> HealthReport:
         if self._clock.monotonic() - self._at < FRESH_S:
