@@ -15,7 +15,7 @@ install: ## make .venv with every dependency, by hash, and the command .venv/bin
 	@$(RUN) -m tools.install
 
 clis: ## fetch what the tests drive into a cache outside the clone: real Claude Code CLIs, front ends, a browser
-	@py=$$(tools/find-python) && for tool in clis agent_sdks acp_agents acp_clients happy_wire browser cloudcli_app vscode_server agui_sdks mcp_client; do "$$py" -m tools.$$tool || exit 1; done
+	@py=$$(tools/find-python) && for tool in clis agent_sdks acp_agents acp_clients happy_wire browser cloudcli_app vscode_server agui_sdks mcp_client api_judges; do "$$py" -m tools.$$tool || exit 1; done
 
 serve: install ## install, build the web UI, then start the gateway; ARGS="--port 8000" passes options on
 	@($(RUN) -m tools.web) || echo "web: the UI is not built; the gateway says so on its front page, and all else works"
@@ -65,6 +65,7 @@ lock: install ## resolve the dependencies anew and write the lock files
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header --upgrade --quiet -o requirements.lock
 	$(BIN)/uv pip compile tools/uv.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --quiet -o tools/uv.lock.txt
 	$(BIN)/uv pip compile tools/build.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --quiet -o tools/build.lock.txt
+	$(BIN)/uv pip compile tools/api-judges/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --quiet -o tools/api-judges/requirements.lock.txt
 	$(BIN)/uv pip compile tools/mcp-client/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --quiet -o tools/mcp-client/requirements.lock.txt
 
 clean: ## remove everything that was made inside the clone

@@ -54,6 +54,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--in-memory"):
         use_memory()
+    if config.getoption("--hypothesis-seed") is None:
+        # Read by hypothesis' own plugin, which is configured after this.
+        config.option.hypothesis_seed = str(SEED)
     order = RandomOrder(SEED) if config.getoption("--random-order") else SlowFirst()
     config.pluginmanager.register(order, "fairlead-order")
     if not PORTABLE:  # else the process table is read with `ps`

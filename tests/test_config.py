@@ -1,10 +1,13 @@
 """Settings: their sources, their precedence, and the errors for wrong ones."""
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
 
 from fairlead.config import BadSetting, Config, describe, load, names
+from fairlead.model.errors import BadRequest
 
 HOME = {"HOME": "/home/ann"}
 
@@ -117,3 +120,23 @@ def test_relative_paths_are_resolved_against_the_current_folder(
 def _written(path: Path) -> Path:
     path.write_text("")
     return path
+
+
+def test_a_user_without_home_and_passwd_entry_names_a_data_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.chdir(tmp_path)
+    loaded = load({}, {"data": "here"})
+    assert (loaded.config.data, loaded.config.roots) == (str(tmp_path / "here"), (str(tmp_path),))
+    assert str(loaded.file) == "/etc/fairlead/config.toml"
+    with pytest.raises(BadRequest, match="--data"):
+        load({})
+
+
+def test_without_home_the_list_of_users_has_the_folder() -> None:
+    home = pwd.getpwuid(os.getuid()).pw_dir
+    assert load({}).config.data == f"{home}/.local/share/fairlead"

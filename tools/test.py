@@ -36,7 +36,7 @@ COVERED_PYTEST = (PYTHON, "-m", "coverage", "run", f"--data-file={COVERAGE_DATA 
 # The tools that create .venv and fetch the programs that the tests run against.
 FETCHERS = (
     *("install", "clis", "agent_sdks", "acp_agents", "acp_clients", "happy_wire", "browser", "cloudcli_app"),
-    *("vscode_server", "agui_sdks", "mcp_client"),
+    *("vscode_server", "agui_sdks", "mcp_client", "api_judges"),
 )
 
 # Tests that have a separate part.

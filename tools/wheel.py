@@ -39,7 +39,8 @@ class Failed(Exception):
 
 def uv(*arguments: str | Path) -> None:
     argv = [str(part) for part in (UV, *arguments, "--quiet")]
-    if code := subprocess.run(argv, cwd=ROOT, env=network_env(), check=False).returncode:
+    env = network_env() if shutil.which("npm") else {**network_env(), "FAIRLEAD_BUILD_WITHOUT_UI": "1"}
+    if code := subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode:
         raise Failed(f"`{' '.join(argv)}` exited {code}; its own words are above")
 
 
@@ -56,6 +57,20 @@ def build() -> Path:
     if shutil.which("npm") and SHELL not in names:
         raise Failed(f"the wheel holds no {SHELL}: `python -m tools.web` builds the web UI")
     return wheel
+
+
+def refuse_without_ui(folder: Path) -> None:
+    """Check that a tree whose web UI was not built is not packaged silently."""
+    folder.mkdir()
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("web_dist", "__pycache__"))
+    pinned = ROOT / "tools" / "build.lock.txt"
+    argv = (UV, "build", "--wheel", "--out-dir", folder / "dist", "--build-constraints", pinned, folder)
+    tried = subprocess.run(list(map(str, argv)), env=network_env(), capture_output=True, text=True, check=False)
+    if tried.returncode == 0 or "make web" not in tried.stderr:
+        raise Failed(f"a wheel without the web UI was built, or refused without a reason:\n{tried.stderr[-2000:]}")
+    print("wheel: without the web UI nothing is built", flush=True)
 
 
 def install(wheel: Path, folder: Path) -> Path:
@@ -197,6 +212,7 @@ def main() -> int:
         wheel = build()
         print(f"wheel: {wheel.name}, {wheel.stat().st_size // 1024} kB", flush=True)
         with tempfile.TemporaryDirectory(prefix="fairlead-wheel-") as folder:
+            refuse_without_ui(Path(folder) / "no-ui")
             command = install(wheel, Path(folder) / "env")
             one_turn(command, Place(Path(folder) / "turn"))
             place = Place(Path(folder) / "upgrade")

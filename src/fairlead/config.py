@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from fairlead.model.errors import BadRequest
+from fairlead.system.user_folders import default_data, default_file, home_of
 
 ENV_PREFIX = "FAIRLEAD_"
 # Variables that other parts of the program read: the first admin token, the address and name of a client, the access
@@ -180,6 +181,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Literal["process", "power"],
         _about("What an acknowledged event survives: the end of any process, or also a power failure (slower)."),
     ] = "process"
+    migrate: Annotated[
+        Literal["backup", "refuse"],
+        _about("With a data folder of an earlier version: keep a backup in it and migrate, or refuse to start."),
+    ] = "backup"
     allow: Annotated[tuple[str, ...], _about("Permission rules that allow, such as Bash(git status:*).")] = ()
     deny: Annotated[tuple[str, ...], _about("Permission rules that deny; they override all other rules.")] = ()
     ask: Annotated[tuple[str, ...], _about("Permission rules that always ask a person.")] = ()
@@ -250,6 +255,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     watcher_bytes: Annotated[
         int, _about("Maximum number of unsent bytes for one client; above it, the client reads from the log.", ge=4096)
     ] = 1 << 20
+    audit_text: Annotated[
+        bool, _about("Record the text of prompts in the audit log, not only who sent them, when and where.")
+    ] = False
+    audit_file_bytes: Annotated[
+        int, _about("Size of a file of the audit log from which on the next entries go into a new one.", ge=4096)
+    ] = 16 << 20
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _about("The lowest level that is logged.")] = (
         "info"
     )
@@ -276,16 +287,6 @@ class Loaded(msgspec.Struct, frozen=True):
     """The path of the settings file, which need not exist."""
 
 
-def default_data(env: Mapping[str, str]) -> Path:
-    base = env.get("XDG_DATA_HOME") or f"{env.get('HOME', '~')}/.local/share"
-    return Path(base).expanduser() / "fairlead"
-
-
-def default_file(env: Mapping[str, str]) -> Path:
-    base = env.get("XDG_CONFIG_HOME") or f"{env.get('HOME', '~')}/.config"
-    return Path(base).expanduser() / "fairlead" / "config.toml"
-
-
 def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, file: Path | None = None) -> Loaded:
     """Load the settings from all sources. A named file must exist; the default one may be missing."""
     values: dict[str, Any] = {}
@@ -309,7 +310,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
         config,
         **paths,
         data=_absolute(config.data) or str(default_data(env)),
-        roots=tuple(map(_absolute, config.roots)) or (env.get("HOME", os.getcwd()),),
+        roots=tuple(map(_absolute, config.roots)) or (home_of(env) or os.getcwd(),),
         claude_homes=tuple(map(_absolute, config.claude_homes)),
         door={name: msgspec.structs.replace(door, static=_absolute(door.static)) for name, door in config.door.items()},
     )
@@ -317,7 +318,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
 
 
 def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().absolute()) if path else ""
+    return os.path.abspath(os.path.expanduser(path)) if path else ""
 
 
 def names() -> tuple[str, ...]:

@@ -304,6 +304,7 @@ async def main() -> None:
             await in_shell(light, "cd rows", "git init -q && git status --short --branch", tests)
             await shoot(light, "/app/terminals/build", "terminal")
             await shoot(light, "/app/settings", "settings")
+            await shoot(light, "/app/operation", "operation")
             dark = await harness.device("Night desk", WIDE, color_scheme="dark")
             await shoot(dark, f"/app/s/{session}", "conversation-dark")
             phone = await harness.device("Phone", HAND, has_touch=True, is_mobile=True, color_scheme="dark")

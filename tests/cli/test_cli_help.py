@@ -30,6 +30,7 @@ PROMISED = {
     "terminal",
     *("plugins ls", "plugins enable", "plugins disable", "agents ls", "agents add"),
     *("claude", "wrap", "shim install"),
+    *("audit ls", "audit verify", "audit export"),
     *("stop", "drain", "service install", "service status", "service uninstall", "keeper run"),
 }
 

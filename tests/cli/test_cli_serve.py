@@ -1,10 +1,12 @@
 """`fairlead serve` as a process: its start, the address that it publishes, its shutdown and its restart."""
 
 import json
+import os
 import re
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -278,3 +280,58 @@ def test_logs_follow_the_events_of_another_client(server: Server, fairlead: Fair
     logs.send_signal(signal.SIGINT)
     logs.communicate(timeout=PATIENCE)
     assert logs.returncode == 130
+
+
+def test_with_json_every_line_on_standard_error_is_json_and_a_run_leaves_normally(
+    server: Server, fairlead: Fairlead
+) -> None:
+    server.start("--log-format", "json")
+    ran = fairlead("run", "SCRIPT:text hello", "--data", str(server.data), "--cwd", str(server.project))
+    assert ran.code == 0, ran.err
+    code, output = server.end(signal.SIGTERM)
+    lines = [json.loads(line) for line in output.splitlines()]
+    events = [line["event"] for line in lines]
+    assert code == 0
+    assert "serving" in events and events[-1] == "stopped"
+    left = [line["code"] for line in lines if line["event"] == "disconnect"]
+    assert left and set(left) == {1000}, "1011 would be an error of the gateway"
+
+
+@pytest.mark.parametrize("more", [("--host", "0.0.0.0"), ("--port", "99999"), ("--door", "nobody=1")])
+def test_with_json_a_failed_start_is_a_line_of_json_too(server: Server, more: tuple[str, str]) -> None:
+    process = background(server.env, server.project, "serve", "--agent", "demo", "--log-format", "json", *more)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
+    assert [json.loads(line)["event"] for line in err.splitlines()][-1] == "not started", err
+
+
+def test_the_hints_of_the_banner_work_as_they_are_printed(server: Server, tmp_path: Path) -> None:
+    """Without `fairlead` in PATH, and with another data folder than the usual one."""
+    program = Path(sys.executable).parent / "fairlead"
+    env = {**server.env, "PATH": "/usr/bin:/bin"}
+    options = ("--agent", "demo", "--port", "0", "--data", str(server.data), "--roots", str(server.project))
+    del env["FAIRLEAD_DATA"]
+    process = subprocess.Popen(
+        [os.path.relpath(program, server.project), "serve", *options],
+        env=env,
+        cwd=server.project,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    banner = []
+    for line in process.stderr:
+        banner.append(line.strip())
+        if "Ctrl-C" in line:
+            break
+    hints = [line.removeprefix("browser ").partition(" prints")[0].strip() for line in banner if " --data " in line]
+    assert len(hints) == 3, banner
+    try:
+        for hint in hints:
+            if "run" in hint.split():
+                continue
+            ran = subprocess.run(["sh", "-c", hint], env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+            assert ran.returncode == 0, (hint, ran.stderr)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE)

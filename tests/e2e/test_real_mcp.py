@@ -10,7 +10,7 @@ import pytest
 
 from e2e.gateway_harness import GatewayHarness, open_gateway, settings
 from e2e.harness import on_versions, why_not_isolated
-from fairlead.config import default_data
+from fairlead.system.user_folders import default_data
 from fairlead.wiring import running
 from fairlead_testing.model_api import ScriptedModel
 from patience import PATIENCE

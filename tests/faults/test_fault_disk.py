@@ -7,7 +7,9 @@ import signal
 import sys
 import uuid
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
 from faults.gateway_process import GatewayProcess
@@ -141,3 +143,29 @@ def on(disk: SmallDisk, folder: Path) -> GatewayProcess:
     gateway.seen_data = disk.seen
     gateway.prefix = disk.prefix
     return gateway
+
+
+async def test_a_full_disk_is_seen_by_operators(tmp_path: Path) -> None:
+    with SmallDisk(tmp_path / "data") as disk:
+        async with on(disk, tmp_path) as gateway:
+            client = NativeClient(await gateway.create())
+            await client.come(gateway)
+            async with gateway.http() as http:
+                assert (await http.get("/health/ready")).status_code == 200
+                disk.fill(gateway.pid)
+                await refused(client)
+                failing = await ready_becomes(http, 503)
+                assert failing["failing"], failing
+                report = (await http.get("/v1/gateway/health")).json()
+                assert not report["ready"]
+                assert "health changed" in gateway.log()
+                disk.make_room()
+                await repeated(client, "SCRIPT:text", str(uuid.uuid4()))
+                assert (await ready_becomes(http, 200)) == {"status": "ready"}
+
+
+async def ready_becomes(http: httpx2.AsyncClient, status: int) -> dict[str, Any]:
+    async with asyncio.timeout(PATIENCE):
+        while (answer := await http.get("/health/ready")).status_code != status:
+            await asyncio.sleep(0.1)
+    return dict(answer.json())

@@ -4,7 +4,12 @@ import re
 import sqlite3
 from pathlib import Path
 
-from fairlead.model.store import Summary
+from msgspec import structs
+
+from fairlead.model import events as ev
+from fairlead.model.content import TextBlock
+from fairlead.model.ids import EventId, MessageId
+from fairlead.model.store import Batch, Summary
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.search import INDEXED
 from fairlead_testing.store_conformance import batch, new_session
@@ -50,12 +55,19 @@ async def test_the_queries_of_the_page_run(tmp_path: Path) -> None:
     session = new_session()
     lease, _, head = await store.claim(session)
     await store.append(lease, batch(1, 2, summary=Summary(session=session, title="T", updated=1)), head)
+    said = ev.UserMessage(id=EventId("e"), message=MessageId("m"), content=(TextBlock("a question"),))
+    asked = structs.replace(batch(3).entries[0], kind="user.message", event=ev.encode(said))
+    await store.append(lease, Batch(entries=(asked,)), 2)
     (queries,) = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
     listed, texts, sizes = [query for query in queries.split(";") if query.strip()]
     db = sqlite3.connect(tmp_path / "fairlead.db")
     assert db.execute(listed).fetchall() == [(session, "T", "idle", "1970-01-01 00:00:00")]
-    assert db.execute(texts.replace("...", session)).fetchall() == [(1, "text", "entry 1"), (2, "text", "entry 2")]
-    assert db.execute(sizes).fetchall()[0][:2] == ("text", 2)
+    assert db.execute(texts.replace("...", session)).fetchall() == [
+        (1, "text", "entry 1"),
+        (2, "text", "entry 2"),
+        (3, "user.message", "a question"),
+    ]
+    assert db.execute(sizes).fetchall()[0][:2] in (("text", 2), ("user.message", 1))
     db.close()
     await store.close()
 

@@ -15,7 +15,7 @@ import pytest
 from fairlead.model.errors import Damaged, FolderInUse, Unavailable
 from fairlead.model.ids import SessionId
 from fairlead.model.store import SessionFilter, Summary
-from fairlead.stores.sqlite import SqliteStore
+from fairlead.stores.sqlite import SqliteStore, restore, upgrade
 from fairlead.stores.sqlite.connections import connect, make_private
 from fairlead.stores.sqlite.schema import APPLICATION_ID, FIRST, STEPS, migrate, own_version
 from fairlead_testing.store_conformance import batch, new_session, read_all, refusal, seqs
@@ -120,6 +120,65 @@ async def test_a_file_of_the_first_schema_opens_with_its_logs(tmp_path: Path) ->
         assert (lease.epoch, await store.append(lease, batch(3), head)) == (10, 3)
     finally:
         await store.close()
+
+
+def first_schema(folder: Path) -> None:
+    """A data folder of the first version."""
+    file = folder / "fairlead.db"
+    make_private(file)
+    db = connect(file)
+    migrate(db, file, (FIRST,))
+    db.execute("insert into documents values ('s', 'k', '\"kept\"')")
+    db.close()
+
+
+def copies_in(folder: Path) -> list[Path]:
+    return list(folder.glob("before-upgrade-*"))
+
+
+async def test_a_backup_is_made_before_a_migration_and_can_be_restored(tmp_path: Path) -> None:
+    first_schema(tmp_path)
+    store = await SqliteStore.open(tmp_path)
+    assert await store.documents.get("s", "k") == "kept"
+    await store.close()
+    (copy,) = copies_in(tmp_path)
+    assert copy.name.startswith("before-upgrade-schema-1-")
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    db = connect(copy, read_only=True)
+    assert db.execute("pragma user_version").fetchone() == (1,)
+    db.close()
+    restore(copy, tmp_path / "restored")
+    again = await SqliteStore.open(tmp_path / "restored")
+    assert await again.documents.get("s", "k") == "kept"
+    await again.close()
+    # The next start has nothing to migrate.
+    await (await SqliteStore.open(tmp_path)).close()
+    assert copies_in(tmp_path) == [copy]
+
+
+async def test_a_migration_can_be_refused_and_changes_nothing(tmp_path: Path) -> None:
+    first_schema(tmp_path)
+    error = await refusal(Damaged, SqliteStore.open(tmp_path, migration="refuse"))
+    assert "--migrate backup" in error.message
+    db = connect(tmp_path / "fairlead.db")
+    assert db.execute("pragma user_version").fetchone() == (1,)
+    db.close()
+    assert copies_in(tmp_path) == []
+    # A new folder has nothing to migrate.
+    await (await SqliteStore.open(tmp_path / "new", migration="refuse")).close()
+
+
+async def test_nothing_is_migrated_without_room_for_the_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first_schema(tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(upgrade, "back_up", full)
+    await refusal(Unavailable, SqliteStore.open(tmp_path))
+    db = connect(tmp_path / "fairlead.db")
+    assert db.execute("pragma user_version").fetchone() == (1,)
+    db.close()
 
 
 @pytest.mark.parametrize("knows_its_writer", [True, False])
@@ -228,7 +287,7 @@ async def test_a_failed_open_releases_the_folder(tmp_path: Path) -> None:
 HOLD = """
 import asyncio, sys
 from pathlib import Path
-from fairlead.stores.sqlite import SqliteStore
+from fairlead.stores.sqlite import SqliteStore, restore, upgrade
 
 async def hold():
     store = await SqliteStore.open(Path(sys.argv[1]))

@@ -27,7 +27,7 @@ from fairlead_testing.store_conformance import batch, new_session
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Opened]:
-    opened = open_folder(tmp_path, "process", 0, alone=False)
+    opened = open_folder(tmp_path, "process", 0, alone=False, prepare=print)
     yield opened
     opened.index.close()
     for db in (opened.writer, opened.maintenance, *opened.readers):

@@ -254,7 +254,7 @@ def test_a_python_without_fts5_is_detected(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     """The connections of a store without its threads, on a folder with one text entry."""
-    opened = open_folder(tmp_path_factory.mktemp("said"), "process", 0, alone=False)
+    opened = open_folder(tmp_path_factory.mktemp("said"), "process", 0, alone=False, prepare=print)
     opened.writer.execute("insert into logs (id, session, log_id) values (1, 's', 'l')")
     opened.writer.execute(
         "insert into entries (log, seq, prev, epoch, at, kind, event, origin)"

@@ -67,6 +67,12 @@ export const PAGES: Page[] = [
     load: () => import("./pages/usage"),
   },
   {
+    paths: ["/app/operation"],
+    title: "Operation",
+    scope: "admin",
+    load: () => import("./pages/operation"),
+  },
+  {
     paths: ["/app/settings"],
     title: "Settings",
     nav: { icon: "settings", to: "/app/settings", label: "Settings", key: "e" },

@@ -44,6 +44,9 @@ class Accounts:
         self._ended = ended
         self._passwords = Passwords()
         self._attempts = LoginThrottle(clock)
+        self.on_checked: Callable[[Identity | None, str, str], None] = lambda who, user, peer: None
+        """Called after each check of a password, with the identity if it was right, the user if there is one, and the
+        address."""
 
     # --- tokens: without waiting, and a bad one reveals no reason
 
@@ -113,9 +116,11 @@ class Accounts:
         fits = await self._passwords.verify(record.password if record else "", password)
         if record is None or not fits or self._users.get(name) is not record:
             log.info("sign-in refused", extra={"peer": peer, "user": name if record else ""})
+            self.on_checked(None, name if record else "", peer)
             raise WrongPassword
         self._attempts.succeeded(peer, name)
         log.info("signed in", extra={"peer": peer, "user": name})
+        self.on_checked(self.identity_of(record), name, peer)
         return record
 
     async def invite(self, scopes: tuple[Scope, ...]) -> LoginCode:

@@ -20,7 +20,7 @@ from fairlead.model.errors import FairleadError
 __all__ = ["app", "main"]
 
 MODULES = (
-    *("serve", "stop", "run", "ls", "session", "session_verbs", "permit", "trust", "plugins", "accounts"),
+    *("serve", "stop", "run", "ls", "session", "session_verbs", "permit", "trust", "plugins", "accounts", "audit"),
     *("service", "keeper", "imports", "data_folder", "configuration", "agents", "shim", "acp", "doctor", "hook", "mcp"),
 )
 """The modules that define the commands, in the order of the help."""

@@ -35,7 +35,8 @@ ConfigFile = Annotated[
     Path | None, typer.Option("--config", envvar="FAIRLEAD_CONFIG", metavar="FILE", help="Settings file, TOML.")
 ]
 Scopes = Annotated[
-    list[str] | None, typer.Option("--scope", metavar="SCOPE[,SCOPE]", help="view, chat, approve, terminal, admin.")
+    list[str] | None,
+    typer.Option("--scope", metavar="SCOPE[,SCOPE]", help="view, chat, approve, terminal, metrics, admin."),
 ]
 
 

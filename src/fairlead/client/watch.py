@@ -102,10 +102,10 @@ class SessionWatch:
                                 yield Note("back", "The gateway is back.")
                             if item is not None:
                                 yield item
-                    except GeneratorExit:
-                        # The reader is done. Without this close, the connection would end with an error (1011).
+                    finally:
+                        # The reader is done, or was cancelled. Without this close, the connection would end with an
+                        # error (1011).
                         await socket.close()
-                        raise
             except InvalidStatus as error:
                 status = error.response.status_code
                 if status < 500 and status != 429:

@@ -54,6 +54,11 @@ class KeeperAccess:
         """The processes that the keeper had at the start, without those that `find` has returned."""
         return tuple(self._found.values())
 
+    @property
+    def started(self) -> bool:
+        """Whether a keeper was found or started; it may have ended since."""
+        return self._keeper is not None
+
     async def opened(self) -> "KeeperAccess":
         """Return this object when the keeper answers. Raises OSError if it cannot be started."""
         await self._open()

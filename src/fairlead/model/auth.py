@@ -5,8 +5,8 @@ from typing import Final, Literal
 
 import msgspec
 
-Scope = Literal["view", "chat", "approve", "terminal", "admin"]
-SCOPES: tuple[Scope, ...] = ("view", "chat", "approve", "terminal", "admin")
+Scope = Literal["view", "chat", "approve", "terminal", "metrics", "admin"]
+SCOPES: tuple[Scope, ...] = ("view", "chat", "approve", "terminal", "metrics", "admin")
 OWNER: Final = "owner"
 """The owner of the gateway, a user from the first start. Sessions that are known only from the agent's files belong to
 this user."""

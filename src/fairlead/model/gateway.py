@@ -134,3 +134,33 @@ class Gateway(Protocol):
 
     def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:
         """The whole log, for the exports; deltas that a block repeats are gone already."""
+
+
+class GatewayWrapper:
+    """A gateway that passes everything on to another one; base of those that do more."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+
+    async def command(self, who: Identity, command: Command) -> Reply:
+        return await self.gateway.command(who, command)
+
+    async def ask(self, who: Identity, query: Query) -> Any:
+        return await self.gateway.ask(who, query)
+
+    async def watch(
+        self,
+        who: Identity,
+        session: SessionId,
+        cursor: Cursor | None,
+        variant: FrameEncoder,
+        sink: Sink,
+        view: str = "",
+    ) -> SubscriptionHandle:
+        return await self.gateway.watch(who, session, cursor, variant, sink, view)
+
+    def signal(self, who: Identity, session: SessionId, kind: str, data: Any) -> None:
+        self.gateway.signal(who, session, kind, data)
+
+    def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:
+        return self.gateway.export(who, session)

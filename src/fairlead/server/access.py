@@ -5,7 +5,7 @@ browser (`Access-Control-Allow-Credentials`): a page sends a token itself.
 """
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fairlead.auth.api.credentials import TooManyAttempts
@@ -23,9 +23,17 @@ _PREFLIGHT_S: Final = 600
 
 
 class AccessControl:
-    def __init__(self, allowed_origins: AllowedOrigins, credentials: Credentials) -> None:
+    """`on_refused` is called with every request that is rejected."""
+
+    def __init__(
+        self,
+        allowed_origins: AllowedOrigins,
+        credentials: Credentials,
+        on_refused: Callable[[Head, AccessRefused], None] = lambda head, verdict: None,
+    ) -> None:
         self.allowed_origins = allowed_origins
         self._credentials = credentials
+        self._on_refused = on_refused
 
     async def check_basic(self, head: Head, demand: AccessRequirement) -> AccessRefused | None:
         """Check a password, which is slow, before `admit`. Rejects only callers with too many failed attempts."""
@@ -50,6 +58,7 @@ class AccessControl:
         kind = "websocket" if head.socket else head.method
         fields = {"peer": head.peer, "kind": kind, "path": head.path, "status": verdict.status, "code": verdict.code}
         log.info("refused", extra=fields)
+        self._on_refused(head, verdict)
         return verdict
 
 

@@ -28,13 +28,12 @@ from fairlead.model.web.routes import (
     LogStream,
     Request,
     Route,
-    Routes,
     SendToStreams,
     SessionStream,
-    json_response,
 )
 from fairlead.model.web.session_changes import ChangeListenerHandle
 from fairlead.model.web.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
+from fairlead.monitoring.routes import own_routes
 from fairlead.server.access import AccessControl, allow_cross_origin
 from fairlead.server.asgi import Receive, Scope, Send
 from fairlead.server.dispatch import Dispatcher
@@ -88,7 +87,8 @@ class AppConfig:
     `base` is the public URL, or empty. `inbound` are the routes that agents connect to, and other routes that do not
     belong to a client protocol. `door`: the single protocol is served at the root. `options` are defaults for query
     parameters. `basic`: browsers sign in by HTTP Basic. `shares` counts the open connections of each credential, over
-    all ports; by default the application creates it from `limits`.
+    all ports; by default the application creates it from `limits`. `on_refused` is called with every request that the
+    gate rejects.
     """
 
     protocols: Sequence[ClientProtocol]
@@ -106,6 +106,7 @@ class AppConfig:
     options: Mapping[str, str] = field(default_factory=dict)
     limits: ServerLimits = DEFAULT_LIMITS
     fresh: Callable[[], str] = lambda: str(uuid4())
+    on_refused: Callable[[Head, AccessRefused], None] = lambda head, verdict: None
 
 
 class App:
@@ -113,7 +114,7 @@ class App:
         served = sorted(protocol.name for protocol in parts.protocols)
         place = at_door if parts.door else at_main_port
         placed = [place(protocol) for protocol in parts.protocols]
-        self.table = RouteTable([_own("" if parts.door else parts.version, served), *placed, *parts.inbound])
+        self.table = RouteTable([own_routes("" if parts.door else parts.version, served), *placed, *parts.inbound])
         self._streams = SessionStreams(parts.gateway, parts.credentials, parts.clock)
         services = SocketServices(parts.clock)
         handlers: ServiceHandlers = {**parts.handlers, SendToStreams: self._streams.send_to_streams}
@@ -124,9 +125,12 @@ class App:
         # A client of a door may understand only its own protocol's errors.
         self._worded = next((protocol.refused for protocol in placed if protocol.refused), None) if parts.door else None
         self._parts = parts
-        self._access = AccessControl(parts.allowed_origins, parts.credentials)
+        self._access = AccessControl(parts.allowed_origins, parts.credentials, parts.on_refused)
         limits = parts.limits
-        self._shares = parts.shares or CredentialShares(open_per_credential(limits), limits.bytes_per_credential)
+        shares = parts.shares
+        if shares is None:
+            shares = CredentialShares(open_per_credential(limits), limits.bytes_per_credential)
+        self._shares = shares
         self._sockets = SocketHost(self.dispatcher, parts.clock, parts.limits, parts.fresh, services)
         self._stopping = asyncio.Event()
         self._listening: set[ChangeListenerHandle] = set()
@@ -385,16 +389,3 @@ class App:
             return error_response(error)
         except Exception as error:
             return error_response(unexpected(error, self._parts.fresh(), path))
-
-
-def _own(version: str, served: list[str]) -> ClientProtocol:
-    """Build the server's own routes. `version` is empty on a door: a front end would take it for its server's."""
-    info = {"status": "ok", **({"version": version} if version else {}), "protocols": served}
-
-    routes = Routes()
-
-    @routes.get("/health", "public", "health", body_limit=0)
-    def health(request: Request) -> Response:
-        return json_response(info)
-
-    return ClientProtocol(name="server", routes=tuple(routes))

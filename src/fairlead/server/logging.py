@@ -8,7 +8,9 @@ import json
 import logging
 import re
 import sys
+import threading
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, Final, Literal, TextIO
 
 Form = Literal["text", "json"]
@@ -80,9 +82,28 @@ def configure_logging(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    _capture_stray_lines()
     # We log starts and stops ourselves, so uvicorn's messages about them are dropped; its warnings stay.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     return redactor
+
+
+def _capture_stray_lines() -> None:
+    """Log what Python would print by itself: warnings, and errors that nobody caught."""
+    stray = logging.getLogger("fairlead.stray")
+    logging.captureWarnings(True)
+
+    def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        stray.critical("uncaught error", exc_info=(kind, error, trace))
+
+    def of_thread(given: threading.ExceptHookArgs) -> None:
+        error = given.exc_value or given.exc_type()
+        stray.error("uncaught error of a thread", exc_info=(given.exc_type, error, given.exc_traceback))
+
+    def unraisable(given: "sys.UnraisableHookArgs") -> None:
+        stray.error("error without a caller", exc_info=given.exc_value, extra={"object": repr(given.object)})
+
+    sys.excepthook, threading.excepthook, sys.unraisablehook = uncaught, of_thread, unraisable
 
 
 def _text(fields: dict[str, Any]) -> str:

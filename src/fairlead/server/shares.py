@@ -116,6 +116,11 @@ class CredentialShares:
     def __len__(self) -> int:
         return len(self._shares)
 
+    @property
+    def open(self) -> int:
+        """The number of open connections of all credentials."""
+        return sum(share.open for name, share in self._shares.items() if name)
+
 
 class HeldBody:
     """The unsent rest of a large response, counted by a share while the connection is congested. The connection of a

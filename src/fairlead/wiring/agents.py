@@ -18,7 +18,7 @@ from fairlead.agents.folder_files import merge_reports
 from fairlead.agents.links import DialInTokens
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.session_agents import SessionAgentTokens
-from fairlead.config import Config, default_file
+from fairlead.config import Config
 from fairlead.keeper.access import KeeperAccess
 from fairlead.model.agents import AgentInfo, AgentKind
 from fairlead.model.auth import Scope
@@ -29,6 +29,7 @@ from fairlead.sessions.api.folders import FolderReport
 from fairlead.system.clock import SystemClock
 from fairlead.system.extensions import entry_points_of
 from fairlead.system.sandbox import Sandbox, find_program, problem_of, sandbox_of
+from fairlead.system.user_folders import default_file
 from fairlead.terminals.api import Terminals
 from fairlead.uploads.service import FOLDER as UPLOADS
 from fairlead.wiring.settings import plugins_folder

@@ -10,6 +10,8 @@ from pathlib import Path
 import msgspec
 
 from fairlead.agents.context import PrivateFiles
+from fairlead.audit.gateway import AuditedGateway
+from fairlead.audit.log import AuditLog
 from fairlead.auth.credentials import Credentials
 from fairlead.config import Config
 from fairlead.model.agents import AgentKind
@@ -18,6 +20,7 @@ from fairlead.model.ids import SessionId
 from fairlead.model.transcripts import Transcripts, TranscriptTexts
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.model.web.session_changes import What
+from fairlead.monitoring.counters import Counters, MeteredGateway
 from fairlead.notifications.address_policy import networks
 from fairlead.notifications.http_client import HttpClient
 from fairlead.notifications.service import NotificationService
@@ -77,6 +80,8 @@ class Core:
         address: str,
         private: PrivateFiles,
         git: GitAccess,
+        audit: AuditLog,
+        counters: Counters,
     ) -> None:
         self.policy = PolicySettings(
             roots=tuple(os.path.realpath(root) for root in config.roots),
@@ -97,7 +102,7 @@ class Core:
         self.notifications = NotificationService(
             store.resources,
             store.documents,
-            lambda: self.gateway,
+            lambda: self.port,
             Path(config.data),
             clock,
             fresh=lambda: str(uuid.uuid4()),
@@ -152,6 +157,10 @@ class Core:
         )
         self.registry.opener = self.importer
         self.gateway = SessionGateway(self.dependencies, self.registry)
+        audited = AuditedGateway(self.gateway, audit, self.dependencies.new_uuid)
+        self.port = MeteredGateway(audited, counters, clock.monotonic)
+        """What servers and services use: it records and counts what they do."""
+        self._counters = counters
         self.trusted_folders = TrustedFolders(
             store.documents, clock, describe_folder, self.gateway.resolve_folder, self.worktrees.main_folder
         )
@@ -160,16 +169,17 @@ class Core:
         self._session_agents.revoke(session)
         self.importer.agent_ended(session)
 
+    def _committed(self, session: SessionId, events: Sequence[Event]) -> None:
+        self._counters.committed(session, events)
+        self.notifications.committed(session, events)
+        self.snapshots.committed(session, events)
+
     def _notify(self, session: SessionId, what: What) -> None:
         self.changes.notify(session, what)
         self.notifications.session_changed(session, what)
         if what == "deleted":
             self.importer.forget_texts(session)
             self.snapshots.deleted(session)
-
-    def _committed(self, session: SessionId, events: Sequence[Event]) -> None:
-        self.notifications.committed(session, events)
-        self.snapshots.committed(session, events)
 
 
 async def open_transcript_texts(config: Config, stack: contextlib.AsyncExitStack) -> SqliteTranscriptTexts | None:

@@ -3,21 +3,23 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from fairlead.agents.context import WiredKind
+from fairlead.audit.gateway import audited
+from fairlead.audit.log import AuditLog
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.keyfile import URLS, KeyFile
-from fairlead.config import Config, default_file
+from fairlead.config import Config
 from fairlead.keeper.access import KeeperAccess
 from fairlead.model.agents import AgentInfo
 from fairlead.model.web.routes import ClientProtocol
+from fairlead.monitoring.counters import Counters
 from fairlead.plugins.manager import PluginManager
 from fairlead.server import limits as serving
 from fairlead.server.app import App, AppConfig
@@ -34,15 +36,17 @@ from fairlead.stores.sqlite import SqliteStore
 from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
 from fairlead.system.services import ServiceContext
+from fairlead.system.user_folders import default_file
 from fairlead.terminals.registry import TerminalRegistry
 from fairlead.transcripts.database import FILE as TRANSCRIPTS
 from fairlead.transcripts.database import TranscriptDatabase
 from fairlead.uploads.service import FOLDER as UPLOADS
 from fairlead.uploads.service import Uploads
-from fairlead.wiring import agents, keeping, settings
+from fairlead.wiring import agents, auditing, keeping, settings
 from fairlead.wiring.agents import ChosenSandbox
 from fairlead.wiring.core import Core, open_transcript_texts, warn_about_shared_sessions
 from fairlead.wiring.info import GatewayInfo, write_server_file
+from fairlead.wiring.monitoring import Monitor, MonitoredParts
 from fairlead.wiring.network import Network, open_network
 from fairlead.wiring.services import JoinedServices, service_context
 
@@ -97,17 +101,24 @@ class RunningGateway:
         limits = settings.server_limits(config, descriptors.raise_limit() if alone else descriptors.limit())
         protocols = discover()
         network = open_network(config, protocols, stack)
-        store = await SqliteStore.open(data, durability=config.durability, spill_above=config.record_bytes)
+        store = await SqliteStore.open(
+            data, durability=config.durability, spill_above=config.record_bytes, migration=config.migrate
+        )
         stack.push_async_callback(store.close)
+        audit = await auditing.open_audit(config, self._clock, stack)
         credentials = Credentials(store.documents, self._clock, key=KeyFile(data), url_key=KeyFile(data, URLS))
         await credentials.load()
+        auditing.record_sign_ins(credentials, audit)
         stack.push_async_callback(credentials.close)
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
         redactor.hide(token)
         if alone:
             self._keeper = await keeping.open_keeper(config, self._clock, stack)
         sandbox = await self._choose_sandbox()
-        core, context, kinds, agent = await self._build_core(stack, protocols, network, store, credentials, sandbox)
+        counters = Counters()
+        core, context, kinds, agent = await self._build_core(
+            stack, protocols, network, store, credentials, sandbox, audit, counters
+        )
         self.core = core
         self.operation = GatewayOperation(
             core.registry,
@@ -126,21 +137,23 @@ class RunningGateway:
             (core.gateway.ownership.forget, *services.forget_user),
         )
         page = settings.invitations_page(protocols, network.doors, config.public_url or network.address)
-        handlers = core.gateway.ownership.guarded(
-            {
-                **cleanup.with_cleanup(CredentialActions(credentials, page).handlers()),
-                **services.handlers(),
-                **self.operation.handlers(),
-                **page_handlers(context.get(PluginManager)),
-                **webui.handlers(),
-            }
-        )
+        shares = CredentialShares(serving.open_per_credential(limits), limits.bytes_per_credential)
+        monitored = MonitoredParts(core, context, shares, audit, counters, self._keeper)
+        monitor = Monitor(config, self._clock, store, monitored)
+        calls = {
+            **monitor.handlers(),
+            **cleanup.with_cleanup(CredentialActions(credentials, page).handlers()),
+            **services.handlers(),
+            **self.operation.handlers(),
+        }
+        pages = {**page_handlers(context.get(PluginManager)), **webui.handlers()}
+        handlers = core.gateway.ownership.guarded({**audited(calls, audit), **pages})
         for kind in kinds.values():
             handlers.update(kind.handlers())
         parts = AppConfig(
             protocols=protocols,
             inbound=[*filter(None, (kind.protocol() for kind in kinds.values())), webui.protocol()],
-            gateway=core.gateway,
+            gateway=core.port,
             handlers=handlers,
             credentials=credentials,
             allowed_origins=network.origins,
@@ -148,7 +161,8 @@ class RunningGateway:
             version=version("fairlead"),
             base=config.public_url,
             limits=limits,
-            shares=CredentialShares(serving.open_per_credential(limits), limits.bytes_per_credential),
+            on_refused=auditing.refusals(audit, counters),
+            shares=shares,
         )
         behind = [(door, door.app(parts)) for door in network.doors]
         self._runner = ServerRunner(App(parts), network.binding, network.sockets, self._clock, limits, behind)
@@ -159,6 +173,8 @@ class RunningGateway:
         await cleanup.start()
         await warn_about_shared_sessions(store)
         await services.start()
+        await monitor.health.start()
+        stack.push_async_callback(monitor.health.stop)
         core.registry.tasks.spawn(keeping.end_unadopted(core.registry, terminals))
         return GatewayInfo(
             url=config.public_url or self._runner.urls[0],
@@ -186,6 +202,8 @@ class RunningGateway:
         store: SqliteStore,
         credentials: Credentials,
         sandbox: ChosenSandbox,
+        audit: AuditLog,
+        counters: Counters,
     ) -> tuple[Core, ServiceContext, Mapping[str, WiredKind], AgentInfo]:
         """Build the agents and the session core; also return the context of the services and the default agent."""
         config, env, clock, data = self.config, self._env, self._clock, Path(self.config.data)
@@ -224,27 +242,10 @@ class RunningGateway:
             address=network.address,
             private=agents.private_files(kinds),
             git=settings.git_access(env, confined),
+            audit=audit,
+            counters=counters,
         )
         await core.notifications.begin()
         plugins = settings.plugin_settings(config, env, sandbox.sandbox, owner)
-        parts = (uploads, terminals, plugins, TranscriptDatabase(data / TRANSCRIPTS))
+        parts = (uploads, terminals, plugins, audit, TranscriptDatabase(data / TRANSCRIPTS))
         return core, service_context(config, env, core, parts), kinds, agent
-
-
-@contextlib.asynccontextmanager
-async def running(
-    config: Config, env: Mapping[str, str], mcp: Mapping[str, McpServerSettings] | None = None
-) -> AsyncIterator[GatewayInfo]:
-    """Run a gateway inside this process, for tests and for programs that embed one."""
-    gateway = RunningGateway(config, env, mcp)
-    started: asyncio.Future[GatewayInfo] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(gateway.serve(started.set_result, signals=False))
-    either: set[asyncio.Future[Any]] = {started, task}
-    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    if not started.done():
-        await task
-    try:
-        yield started.result()
-    finally:
-        gateway.stop()
-        await task

@@ -43,7 +43,7 @@ def service_context(config: Config, env: Mapping[str, str], core: Core, parts: S
     context = ServiceContext(
         store=core.dependencies.store,
         clock=core.dependencies.clock,
-        gateway=core.gateway,
+        gateway=core.port,
         resolve_folder=core.gateway.resolve_folder,
     )
     for part in (

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fairlead.auth.origins import AllowedOrigins
-from fairlead.config import Config, default_file
+from fairlead.config import Config
 from fairlead.model.errors import BadRequest
 from fairlead.model.policy import Behavior, Rule, parse_rule
 from fairlead.model.web.routes import ClientProtocol
@@ -18,6 +18,7 @@ from fairlead.server.doors import Door, OpenDoor
 from fairlead.server.listeners import Binding, public_origin
 from fairlead.sessions.permissions.policy.call import Fences
 from fairlead.system.sandbox import Sandbox
+from fairlead.system.user_folders import default_file
 from fairlead.terminals.launcher.programs import PROVIDERS, Provider
 from fairlead.terminals.shells import ShellSettings, shell_environment
 from fairlead.uploads.service import Uploads

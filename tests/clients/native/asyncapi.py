@@ -122,7 +122,19 @@ def terminal_frames() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(value))
+    return named_discriminators(msgspec.json.decode(msgspec.json.encode(value)))
+
+
+def named_discriminators(value: Any) -> Any:
+    """In AsyncAPI a discriminator is the name of a property; in OpenAPI, which msgspec writes, it is an object."""
+    if isinstance(value, list):
+        return [named_discriminators(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: item["propertyName"] if key == "discriminator" and isinstance(item, dict) else named_discriminators(item)
+        for key, item in value.items()
+    }
 
 
 def document(version: str) -> Any:

@@ -1,6 +1,6 @@
 // The types of the native protocol that the UI uses. Unused fields are not listed.
 
-export type Scope = "view" | "chat" | "approve" | "terminal" | "admin";
+export type Scope = "view" | "chat" | "approve" | "terminal" | "metrics" | "admin";
 
 export interface Me {
   credential: string;

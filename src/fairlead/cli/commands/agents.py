@@ -79,7 +79,8 @@ def add(
 ) -> None:
     """Add an agent to the settings file. The gateway must be restarted to use it."""
     from fairlead.agents.acp.presets import PRESETS
-    from fairlead.config import default_file, load
+    from fairlead.config import load
+    from fairlead.system.user_folders import default_file
 
     preset = PRESETS.get(name)
     if preset is None:

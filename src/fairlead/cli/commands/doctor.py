@@ -1,7 +1,6 @@
 """`fairlead doctor`: check the set-up and explain how to correct it. A check changes nothing."""
 
 import os
-import shutil
 import socket
 import sys
 import tempfile
@@ -16,16 +15,13 @@ from fairlead import config as settings
 from fairlead.cli.context import CommandContext, command, run_async
 from fairlead.cli.errors import ExitCode
 from fairlead.cli.options import ConfigFile
-from fairlead.cli.output import console, hint, json_line, size
+from fairlead.cli.output import console, hint, json_line
 from fairlead.cli.sanitize import clean
 from fairlead.client.endpoint import EndpointOptions, read_server_file
 from fairlead.client.errors import ClientError
 
 if TYPE_CHECKING:
     from fairlead.system.sandbox import Sandbox
-
-LITTLE_ROOM = 1 << 30
-"""Free bytes on the disk below which the doctor warns: a busy day of sessions writes some hundred megabytes."""
 
 
 @command("fairlead doctor", "fairlead doctor --json", "fairlead doctor --scripts", color=True)
@@ -155,6 +151,8 @@ def _sqlite() -> Finding:
 
 
 def _data(folder: Path) -> Iterator[Finding]:
+    from fairlead.monitoring.disk import check_disk
+
     place = folder
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -168,10 +166,8 @@ def _data(folder: Path) -> Iterator[Finding]:
     yield Finding("ok", "data folder", f"{folder}{'' if place == folder else ' (created at the first start)'}")
     if place == folder and folder.stat().st_mode & 0o077:
         yield Finding("warn", "data folder", "other users can read it", f"Run: chmod 700 {folder}")
-    free = shutil.disk_usage(place).free
-    level: Literal["ok", "warn"] = "ok" if free >= LITTLE_ROOM else "warn"
-    todo = "" if level == "ok" else "Free disk space; see fairlead du and fairlead prune."
-    yield Finding(level, "disk", f"{size(free)} free", todo)
+    disk = check_disk(place)
+    yield Finding(disk.level, "disk", disk.found, disk.todo)
 
 
 def _roots(roots: tuple[str, ...]) -> Iterator[Finding]:
@@ -186,6 +182,7 @@ async def _gateway(
     endpoint: EndpointOptions, config: settings.Config, env: Mapping[str, str]
 ) -> AsyncIterator[Finding]:
     from fairlead.cli.client import Api
+    from fairlead.monitoring.api import HealthReport
 
     known = endpoint.url or read_server_file(Path(config.data))
     if known is None:
@@ -196,12 +193,16 @@ async def _gateway(
         async with Api(lambda: endpoint.find(env)) as api:
             health = await api.get("/health", dict[str, Any])
             me = await api.get("/v1/me", dict[str, Any])
+            admin = "admin" in me.get("scopes", [])
+            checks = (await api.get("/v1/gateway/health", HealthReport)).checks if admin else ()
     except ClientError as error:
         yield Finding("bad", "gateway", error.message.splitlines()[0], "Start it with: fairlead serve")
         return
     where = endpoint.url or getattr(known, "url", "")
     yield Finding("ok", "gateway", f"{where} answers, version {health.get('version', 'unknown')}")
     yield Finding("ok", "token", f"accepted: {me.get('name', '')} ({', '.join(me.get('scopes', []))})")
+    for check in checks:
+        yield Finding(check.level, f"gateway's {check.name}", check.found, check.todo)
 
 
 def _port(host: str, port: int) -> Finding:

@@ -18,10 +18,12 @@ def run(context: CommandContext) -> None:
     A gateway starts a keeper by itself. Run one as a separate service or container where the end of the gateway's
     service or container would be the end of all processes in it. Its log is keeper.log in the data folder."""
     from fairlead.keeper.client import keeper_command
+    from fairlead.system.init_process import fork_if_first
 
     folder = context.endpoint.folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     hint(f"The keeper of {folder} runs until it is stopped.")
+    fork_if_first()
     words = keeper_command(folder, foreground=True)
     # Agents run under the same user and can read its variables: it gets none but that of systemd.
     os.execve(words[0], words, {name: os.environ[name] for name in ("NOTIFY_SOCKET",) if name in os.environ})

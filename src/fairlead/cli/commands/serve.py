@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
@@ -12,16 +12,14 @@ import typer
 
 from fairlead import config as settings
 from fairlead.cli.context import app, examples
+from fairlead.cli.errors import from_error
 from fairlead.cli.options import ConfigFile, split_list
-from fairlead.cli.output import hint
 from fairlead.client.errors import UsageError
 from fairlead.model.auth import OWNER
+from fairlead.model.errors import FairleadError
 
 if TYPE_CHECKING:
-    from fairlead.server.doors import OpenDoor
     from fairlead.wiring import GatewayInfo
-
-HIDDEN = "on: agents, terminals and plugins see neither the data folder, nor the settings, nor the gateway's processes"
 
 OPTIONS: Final = {
     "host": ("HOST", "Address to listen on (127.0.0.1)."),
@@ -37,6 +35,7 @@ OPTIONS: Final = {
     "on_stop": ("", "What to do with agents and terminals when the gateway stops (detach)."),
     "sandbox": ("", "Hide the gateway from the programs that it runs, with bubblewrap (auto)."),
     "durability": ("", "What an acknowledged event survives (process)."),
+    "migrate": ("", "What to do with a data folder of an earlier version (backup)."),
     "tls_cert": ("FILE", "Certificate: serve over TLS."),
     "tls_key": ("FILE", "Private key of the certificate."),
     "public_url": ("URL", "Address of the TLS proxy in front."),
@@ -77,7 +76,16 @@ def serve(config: ConfigFile, **given: Any) -> None:
     """Start the gateway and run it until Ctrl-C.
 
     Every option is a setting that can also be in the settings file or the environment; see `fairlead config show`."""
-    loaded = load_settings(given, config)
+    try:
+        loaded = load_settings(given, config)
+    except FairleadError as error:
+        if "json" in (given["log_format"], os.environ.get("FAIRLEAD_LOG_FORMAT")):
+            from fairlead.cli.serve_output import JsonOutput
+            from fairlead.server.logging import configure_logging
+
+            configure_logging("json")
+            JsonOutput().fail(from_error(error))
+        raise
     _serve(loaded.config, loaded.file)
 
 
@@ -121,32 +129,38 @@ def parse_doors(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _serve(config: settings.Config, file: Path) -> None:
-    hint("Starting the gateway ...")
-    from fairlead.cli.own_gateway import describe_left
+    from fairlead.cli.serve_output import JsonOutput, TextOutput, typed_program
+    from fairlead.system.init_process import fork_if_first
     from fairlead.wiring import RunningGateway
 
-    async def announce_with_link(running: "GatewayInfo") -> None:
-        made = await gateway.core.credentials.codes.create("browser", OWNER, ("admin",))
-        _show(announcement(running, f"{running.url}/#login={made.code}"))
-
-    def announce(running: "GatewayInfo") -> None:
-        if sys.stderr.isatty():
-            # Only for a person: a link in a log could be used by others who read it.
-            gateway.core.registry.tasks.spawn(announce_with_link(running))
-        else:
-            _show(announcement(running))
-
+    output = JsonOutput() if config.log_format == "json" else TextOutput(typed_program(config.data))
+    output.starting()
+    fork_if_first()
     # No relative path from an agent may refer to the folder that the gateway was started in.
     os.chdir("/")
     gateway = RunningGateway(config, dict(os.environ), file=file)
+
+    async def announce_with_link(running: "GatewayInfo") -> None:
+        made = await gateway.core.credentials.codes.create("browser", OWNER, ("admin",))
+        output.serving(running, f"{running.url}/#login={made.code}")
+
+    def announce(running: "GatewayInfo") -> None:
+        if config.log_format != "json" and sys.stderr.isatty():
+            # Only for a person: a link in a log could be used by others who read it.
+            gateway.core.registry.tasks.spawn(announce_with_link(running))
+        else:
+            output.serving(running)
+
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(gateway.serve(announce))
     except OSError as error:
-        raise UsageError(
-            f"{error.filename or config.data} cannot be used: {error.strerror}. See: fairlead doctor"
-        ) from error
-    hint(f"Stopped.{describe_left(*gateway.operation.left)}")
+        output.fail(
+            UsageError(f"{error.filename or config.data} cannot be used: {error.strerror}. See: fairlead doctor")
+        )
+    except FairleadError as error:
+        output.fail(from_error(error))
+    output.stopped(*gateway.operation.left)
 
 
 def _loop_factory() -> Any:
@@ -155,43 +169,3 @@ def _loop_factory() -> Any:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-def _with(door: "OpenDoor") -> str:
-    if not door.static:
-        return ""
-    readers = "users who sign in" if door.login == "basic" else "all who reach the port"
-    return f", with the files of {door.static}, readable for {readers}"
-
-
-def _show(lines: Iterable[str]) -> None:
-    for line in lines:
-        hint(line)
-
-
-def announcement(running: "GatewayInfo", link: str = "") -> list[str]:
-    """Return the lines with the gateway's addresses, its agent, and the next commands to type. `link`: signs a browser
-    in, once."""
-    agent = running.agent
-    found = " ".join(part for part in (agent.version, f"({agent.path})" if agent.path else "") if part)
-    lines = [
-        f"Fairlead {running.version} serves at {running.url}",
-        *(f"             and at {url}" for url in running.urls if url != running.url),
-        *(f"  door     {door.name} at {door.url}{_with(door)}" for door in running.doors),
-        f"  data     {running.data}",
-        f"  sandbox  {running.exposed or HIDDEN}",
-        f"  agent    {agent.name} {found}".rstrip(),
-    ]
-    if agent.problem:
-        lines.append(f"           {agent.problem}")
-    elif agent.name == "demo":
-        lines.append("           scripted, without a model; install Claude Code to run real sessions")
-    return [
-        *lines,
-        f"  browser  {link}" if link else "  browser  fairlead login prints a one-time link",
-        *(["           it works once, within 10 minutes; fairlead login prints another"] if link else []),
-        "Try, in another terminal:",
-        '  fairlead run "SCRIPT:tool"' if agent.name == "demo" else '  fairlead run "explain this repository"',
-        "  fairlead ls",
-        "Ctrl-C stops the gateway.",
-    ]

@@ -80,7 +80,7 @@ def install(
     json: Json = False,
 ) -> None:
     """Write the executables claude and claude-wrapper, and print the setting that makes each program use them."""
-    from fairlead.config import default_data
+    from fairlead.system.user_folders import default_data
 
     folder = (path or default_data(os.environ) / "shim").expanduser().absolute()
     cli, wrapper = folder / "claude", folder / "claude-wrapper"

@@ -4,6 +4,7 @@ from typing import Final
 
 from fairlead.clients.native import (
     admin,
+    audit,
     changes,
     files,
     insight,
@@ -47,6 +48,7 @@ _MODULES: Final = (
     notices,
     insight,
     operation,
+    audit,
 )
 ROUTES: Final = (*(route for module in _MODULES for route in module.routes), *routes)
 

@@ -1,10 +1,11 @@
 """The reference of the REST calls as an OpenAPI document, generated from the routes."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
+from fairlead.model.events import Event
 from fairlead.model.web.routes import Param, Route
 
 _REF: Final = "#/components/schemas/{name}"
@@ -23,6 +24,10 @@ _RENDERED: Final[dict[str, dict[str, Any]]] = {
 """Content types of responses that are not (only) JSON, by route."""
 
 
+_EVENT_FIELDS: Final = {"EventPage": "events", "TranscriptPreview": "events", "PendingView": "event"}
+_IN_LOG: Final = {"seq": {"type": "integer"}, "prev": {"type": "integer"}, "session": {"type": "string"}}
+
+
 class ErrorBody(msgspec.Struct, frozen=True):
     code: str
     message: str
@@ -36,11 +41,14 @@ class ErrorAnswer(msgspec.Struct, frozen=True):
 
 
 def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
-    kinds = {kind for route in routes for kind in (route.body, *_answers(route)) if kind is not None} | {ErrorAnswer}
+    kinds = {kind for route in routes for kind in (route.body, *_answers(route)) if kind is not None}
+    kinds |= {ErrorAnswer, *get_args(Event)}
     # Sort by module too: otherwise the order of two types with the same name would vary.
     known = sorted(kinds, key=lambda kind: (str(kind.__name__), str(kind.__module__)))
     schemas, components = msgspec.json.schema_components(known, ref_template=_REF)
     shapes = dict(zip(known, schemas, strict=True))
+    _describe_events(components)
+    _complete_arrays(components)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, shapes)
@@ -63,6 +71,40 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
             },
         },
     }
+
+
+def _describe_events(components: dict[str, Any]) -> None:
+    """Events are stored as JSON, and passed on without being decoded: their types are added here."""
+    mapping = {}
+    for kind in get_args(Event):
+        components[kind.__name__]["properties"] |= _IN_LOG
+        mapping[kind.__struct_config__.tag] = _REF.format(name=kind.__name__)
+    components["Event"] = {
+        "description": "An event of a session. It has `seq`, `prev` and `session` if it was read from the log.",
+        "anyOf": [{"$ref": reference} for reference in mapping.values()],
+        "discriminator": {"propertyName": "type", "mapping": mapping},
+    }
+    event = {"$ref": _REF.format(name="Event")}
+    for name, field in _EVENT_FIELDS.items():
+        if name in components:
+            fields = components[name]["properties"]
+            fields[field] = {"type": "array", "items": event} if field == "events" else event
+
+
+def _complete_arrays(shape: Any) -> None:
+    """Name the items of every array in the form that generators of clients understand: JSON Schema lets them be left
+    out, or listed one by one."""
+    if isinstance(shape, dict):
+        if shape.get("type") == "array":
+            listed = shape.pop("prefixItems", None)
+            if listed is not None:
+                shape["items"] = listed[0] if all(item == listed[0] for item in listed) else {"anyOf": listed}
+            shape.setdefault("items", {})
+        for value in shape.values():
+            _complete_arrays(value)
+    elif isinstance(shape, list):
+        for value in shape:
+            _complete_arrays(value)
 
 
 def _answers(route: Route) -> tuple[Any, ...]:

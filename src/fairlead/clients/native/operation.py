@@ -3,6 +3,7 @@
 import msgspec
 
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
+from fairlead.monitoring.api import HealthReport, ReadHealth
 from fairlead.sessions.api.operation import DrainGateway, GatewayState, ReadGatewayState, StopGateway
 
 routes = Routes(body_limit=4096)
@@ -18,6 +19,12 @@ class StopBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def show(request: Request) -> Steps:
     """Whether the gateway runs, drains or stops, and which sessions work."""
     return json_response((yield ReadGatewayState()))
+
+
+@routes.get("/v1/gateway/health", "admin", "gateway.health", answer=HealthReport)
+def health(request: Request) -> Steps:
+    """The health checks: database, disk, audit log, keeper and lag."""
+    return json_response((yield ReadHealth()))
 
 
 @routes.post("/v1/gateway/drain", "admin", "gateway.drain", answer=GatewayState, status=202)

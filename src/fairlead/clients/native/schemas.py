@@ -11,6 +11,18 @@ from fairlead.model.queries import AgentView, PendingView, QueuedView
 from fairlead.model.store import SearchHit
 from fairlead.sessions.api.folders import TrustedFolder
 
+ContentBlock = Annotated[
+    Any,
+    msgspec.Meta(
+        description="A block of a message. A `text` block has `text`, an `image` or `document` has its `source`.",
+        extra_json_schema={
+            "type": "object",
+            "properties": {"type": {"enum": ["text", "image", "document"]}},
+            "required": ["type"],
+        },
+    ),
+]
+
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base class of request bodies."""
@@ -28,7 +40,7 @@ class CreateSession(Body, frozen=True, kw_only=True):
     settings: Settings = Settings()
     resume: str = ""
     text: str | None = None
-    content: list[Any] | None = None
+    content: list[ContentBlock] | None = None
 
 
 class LendProcess(Body, frozen=True, kw_only=True):
@@ -50,7 +62,7 @@ class PostMessage(Body, frozen=True, kw_only=True):
     """`id` is the client's own id of the message, a UUID. With `steer` the message goes into the running turn."""
 
     text: str | None = None
-    content: list[Any] | None = None
+    content: list[ContentBlock] | None = None
     id: str | None = None
     steer: bool = False
 

@@ -18,7 +18,7 @@ routes = Routes()
 PATH: Final = "/v1/terminals"
 
 
-class ShareBody(b.Body, frozen=True, kw_only=True):
+class ShareTerminal(b.Body, frozen=True, kw_only=True):
     shared: bool
 
 
@@ -46,10 +46,10 @@ def list_shells(request: Request) -> Steps:
     return json_response(ShellList((yield ListShells())))
 
 
-@routes.patch(f"{PATH}/{{name}}", "terminal", "terminals.share", body=ShareBody, answer=ShellView)
+@routes.patch(f"{PATH}/{{name}}", "terminal", "terminals.share", body=ShareTerminal, answer=ShellView)
 def share(request: Request) -> Steps:
     """Let other users with the scope terminal watch the shell, or stop that. Only you can type."""
-    return json_response((yield ShareShell(request.params["name"], request.json(ShareBody).shared)))
+    return json_response((yield ShareShell(request.params["name"], request.json(ShareTerminal).shared)))
 
 
 @routes.delete(f"{PATH}/{{name}}", "terminal", "terminals.end", answer=Exit)

@@ -4,6 +4,7 @@ import fcntl
 import logging
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from fairlead.stores.sqlite.connections import DATABASE, SEARCH, Durability, att
 from fairlead.stores.sqlite.crash_detection import mark_open
 from fairlead.stores.sqlite.errors import translating
 from fairlead.stores.sqlite.read import last_entry
-from fairlead.stores.sqlite.schema import migrate
+from fairlead.stores.sqlite.schema import STEPS, migrate, schema_of
 from fairlead.stores.sqlite.search import Index, has_fts5
 from fairlead.stores.sqlite.sessions import add_functions
 
@@ -75,8 +76,11 @@ class Opened:
     fts: bool
 
 
-def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: bool) -> Opened:
-    """Open the folder. Slow when an old file must be migrated: not for the event loop."""
+def open_folder(
+    folder: Path, durability: Durability, now_ms: int, *, alone: bool, prepare: Callable[[int], None]
+) -> Opened:
+    """Open the folder. Slow when an old file must be migrated: not for the event loop. `prepare` is called before, with
+    the file's schema."""
     fts = has_fts5()
     file, search = folder / DATABASE, folder / SEARCH
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -85,7 +89,7 @@ def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: boo
         if alone:
             lock = FolderLock(folder, now_ms)
             undo.callback(lock.close)
-        writer = _open_writer(file, durability)
+        writer = _open_writer(file, durability, prepare)
         undo.callback(writer.close)
         if alone:
             _take_over(writer, file, durability)
@@ -109,12 +113,15 @@ def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: boo
         return Opened(lock, writer, maintenance, index, tuple(readers), fts)
 
 
-def _open_writer(file: Path, durability: Durability) -> sqlite3.Connection:
+def _open_writer(file: Path, durability: Durability, prepare: Callable[[int], None]) -> sqlite3.Connection:
     """Open the only connection that writes; creates a missing file and migrates an old one."""
     make_private(file)
     db = connect(file)
     try:
         with translating(file):
+            found = schema_of(db, file)
+            if 0 < found < len(STEPS):
+                prepare(found)
             migrate(db, file)
             db.execute("pragma journal_mode = wal")
             db.execute(f"pragma synchronous = {_SYNCHRONOUS[durability]}")

@@ -167,6 +167,11 @@ def migrate(db: sqlite3.Connection, file: Path, steps: Sequence[str] = STEPS) ->
         db.execute("insert or replace into meta values ('written_by', ?)", (own_version(),))
 
 
+def schema_of(db: sqlite3.Connection, file: Path) -> int:
+    """The schema of a file; 0 for a new one. Raises Damaged for a newer one."""
+    return _checked_version(db, file, len(STEPS))
+
+
 def _checked_version(db: sqlite3.Connection, file: Path, known: int) -> int:
     found = int(db.execute("pragma user_version").fetchone()[0])
     tables = int(db.execute("select count(*) from sqlite_master").fetchone()[0])

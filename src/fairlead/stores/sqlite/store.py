@@ -30,6 +30,7 @@ from fairlead.stores.sqlite.open import Opened, open_folder
 from fairlead.stores.sqlite.readers import Readers
 from fairlead.stores.sqlite.resources import SqliteResources
 from fairlead.stores.sqlite.spill import Spill
+from fairlead.stores.sqlite.upgrade import Migration, prepare
 from fairlead.stores.sqlite.writer import Writer
 from fairlead.system.clock import Clock, SystemClock
 
@@ -71,12 +72,16 @@ class SqliteStore:
         durability: Durability = "process",
         clock: Clock | None = None,
         spill_above: int = 64 << 20,
+        migration: Migration = "backup",
         _alone: bool = True,
     ) -> "SqliteStore":
         """Open the data folder, creating missing files. Raises FolderInUse if another process uses it, Damaged if its
-        database cannot be used. Records above `spill_above` bytes go to files. `_alone=False` is for tests."""
+        database cannot be used. Records above `spill_above` bytes go to files. `migration`: what to do
+        before an older database is migrated. `_alone=False` is for tests."""
         clock = clock or SystemClock()
-        opened = await asyncio.to_thread(open_folder, folder, durability, clock.now_ms(), alone=_alone)
+        now = clock.now_ms()
+        before = partial(prepare, folder, migration=migration, now_ms=now)
+        opened = await asyncio.to_thread(open_folder, folder, durability, now, alone=_alone, prepare=before)
         spill = Spill(folder / SPILL, sync=durability == "power")
         store = cls(opened, folder, node, clock, spill, spill_above)
         await store._set_present()

@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { Button } from "../../parts/button";
 import { Field } from "../../parts/field";
 import { helpShown } from "../../parts/keys";
+import { Link } from "../../router";
 import { oneLine } from "../../state/text";
 import { may, me, signOut } from "../../wire/login";
 import { rest } from "../../wire/rest";
@@ -20,6 +21,7 @@ export default function Settings() {
       <ThisDevice />
       {may("admin") ? (
         <>
+          <OperationLink />
           <Devices />
           <Trust />
         </>
@@ -90,6 +92,20 @@ function ThisDevice() {
             helpShown.value = true;
           }}
         />
+      </div>
+    </section>
+  );
+}
+
+function OperationLink() {
+  return (
+    <section class="panel" aria-labelledby="operation">
+      <h2 id="operation">Operation</h2>
+      <p class="soft">Whether the gateway works well, and who did what.</p>
+      <div class="actions">
+        <Link to="/app/operation" class="button">
+          Health and audit log
+        </Link>
       </div>
     </section>
   );

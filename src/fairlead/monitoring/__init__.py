@@ -1,0 +1,1 @@
+"""Whether the gateway works, and how much: health checks and metrics."""
