@@ -1,4 +1,6 @@
-"""Answers queries: from the session in memory where it is loaded, else from the store."""
+"""Answers queries: from the session in memory where it is loaded, else from the store.
+
+A query that only reads does not load a session: loading means owning the log, which another gateway may own."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, assert_never
@@ -59,7 +61,7 @@ class QueryHandler:
             case q.ListPermissions():
                 return await self._permissions(who, query.session)
             case q.ReadQueue():
-                return _queue(await self._state(query.session))
+                return _queue((await self.registry.peek(query.session)).state)
             case q.ReadUsage():
                 return await self._usage(who, query.session)
             case q.SearchText():
@@ -82,10 +84,11 @@ class QueryHandler:
             case q.ReadProjection():
                 return await self._level(query, lambda projector: projector.reducer.snapshot())
             case q.FindPermission():
-                found, pending = await self._asked(who, query.request)
-                return _pending(found.core.session, pending)
+                session, pending = await self._asked(who, query.request)
+                return _pending(session, pending)
             case q.ExplainPermission():
-                return await explain(*await self._asked(who, query.request), query)
+                session, pending = await self._asked(who, query.request)
+                return await explain(await self.registry.get(session), pending, query)
             case q.ListAgents():
                 return tuple([await self._agent(name) for name in self.services.kinds])
             case q.ReadUsageStats():
@@ -130,9 +133,6 @@ class QueryHandler:
         lines = [msgspec.Raw(ev.encode(event)) for event in shown if ev.kind_of(event) in HISTORY_KINDS]
         return q.TranscriptPreview(session=query.session, events=tuple(lines))
 
-    async def _state(self, session: SessionId) -> SessionState:
-        return (await self.registry.get(session)).core.state
-
     async def _agent(self, name: str) -> q.AgentView:
         info = await self.services.kinds[name].info()
         return q.AgentView(
@@ -145,20 +145,20 @@ class QueryHandler:
         )
 
     async def _session(self, session: SessionId) -> q.SessionView:
-        found = await self.registry.get(session)
-        state, log = found.core.state, found.core.log
+        state, log_id, head = await self.registry.peek(session)
+        loaded = self.registry.loaded(session)
         return q.SessionView(
             summary=state.summary(),
-            log_id=log.log_id,
-            head=log.head,
-            turn=found.core.interpreter.turn,
+            log_id=log_id,
+            head=head,
+            turn=state.turn if loaded is None else loaded.core.interpreter.turn,
             settings=msgspec.to_builtins(state.settings),
             pending=tuple(_pending(session, item) for item in state.pending),
             queue=_queue(state),
             rules=state.rules,
-            watchers=log.feed.names,
-            handover=_handover(found),
-            cannot=_missing(found.kind),
+            watchers=self.registry.watchers(session),
+            handover=_handover(state, loaded),
+            cannot=_missing(self.services.kind(state.agent)),
         )
 
     def _page(self, session: SessionId, page: Page, following: int | None) -> q.EventPage:
@@ -167,22 +167,22 @@ class QueryHandler:
 
     async def _permissions(self, who: Identity, session: SessionId | None) -> tuple[q.PendingView, ...]:
         if session is not None:
-            return tuple(_pending(session, item) for item in (await self._state(session)).pending)
-        # Newest first. The limit bounds the number of sessions that one query loads.
+            return tuple(_pending(session, item) for item in (await self.registry.peek(session)).state.pending)
+        # Newest first. The limit bounds the number of sessions that one query reads.
         wanted = SessionFilter(state="waiting", archived=None, limit=200)
         found: list[q.PendingView] = []
         for summary in (await self.services.store.sessions(wanted, who.seen_by)).sessions:
-            state = await self._state(summary.session)
+            state = (await self.registry.peek(summary.session)).state
             found.extend(_pending(state.session, item) for item in state.pending)
         return tuple(found)
 
-    async def _asked(self, who: Identity, request: str) -> tuple[Session, PendingRequest]:
+    async def _asked(self, who: Identity, request: str) -> tuple[SessionId, PendingRequest]:
         session = self.services.requests.find(request)
-        found = None if session is None else await self.registry.get(session)
-        pending = None if found is None else found.core.state.find_pending(request)
-        if found is None or pending is None or not who.sees(found.core.state.owner, found.core.state.shared):
+        state = None if session is None else (await self.registry.peek(session)).state
+        pending = None if state is None else state.find_pending(request)
+        if state is None or pending is None or not who.sees(state.owner, state.shared):
             raise NotFound("pending request", request)
-        return found, pending
+        return state.session, pending
 
     async def _usage(self, who: Identity, session: SessionId | None) -> q.UsageView:
         if session is not None:
@@ -199,11 +199,12 @@ class QueryHandler:
         )
 
 
-def _handover(session: Session) -> q.HandoverView | None:
-    wish = session.core.state.handover
+def _handover(state: SessionState, loaded: Session | None) -> q.HandoverView | None:
+    wish = state.handover
     if wish is None:
         return None
-    return q.HandoverView(link=wish.link, when=wish.when, by=wish.by, waits_for=session.handovers.waits_for(wish.when))
+    waits_for = () if loaded is None else loaded.handovers.waits_for(wish.when)
+    return q.HandoverView(link=wish.link, when=wish.when, by=wish.by, waits_for=waits_for)
 
 
 def _pending(session: SessionId, item: PendingRequest) -> q.PendingView:

@@ -1,14 +1,15 @@
 """The sessions in memory: loaded on first use, their agents stopped when idle, recovered after a restart."""
 
 import asyncio
+import contextlib
 import logging
 from typing import Protocol
 
 from fairlead.model.agents import ProcessInfo
 from fairlead.model.auth import Identity
-from fairlead.model.errors import FairleadError, TooMany
+from fairlead.model.errors import FairleadError, NotFound, TooMany
 from fairlead.model.ids import SessionId
-from fairlead.model.store import SessionFilter
+from fairlead.model.store import TRANSCRIPT, SessionFilter
 from fairlead.sessions import loading
 from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.dependencies import CoreDependencies
@@ -30,6 +31,9 @@ class TranscriptOpener(Protocol):
     """Opens a session that is only listed so far, from its transcript."""
 
     async def open(self, session: SessionId) -> Session | None: ...
+    def refresh(self, session: SessionId, agent: str) -> None:
+        """Read what a session's file may have more than its log, in the background."""
+
     async def is_loaded(self, session: SessionId, *, wait: bool) -> bool:
         """Whether everything that the file had when it was opened is in the log. `wait`: wait until it is."""
 
@@ -52,6 +56,7 @@ class Registry:
         self._loading: dict[SessionId, _Loading] = {}
         self.tasks = TaskSet()
         self._adopting: set[asyncio.Task[None]] = set()
+        self._stopped = False
         self.views = Projections(services, self.feed, self.drop_feed)
 
     # --- finding -----------------------------------------------------------------------------------
@@ -67,12 +72,23 @@ class Registry:
         feed = self._feeds.get(session)
         return frozenset() if feed is None else feed.live_identities
 
+    def watchers(self, session: SessionId) -> tuple[str, ...]:
+        """Names of the subscribers to the session, each once."""
+        feed = self._feeds.get(session)
+        return () if feed is None else feed.names
+
     def left(self, session: SessionId, who: Identity) -> None:
-        """Mark the session as read for a live subscription that closes. Turns that ended before the session was loaded
-        were shown to it already."""
+        """Mark the session as read for a live subscription that closes."""
         found = self._sessions.get(session)
         if found is not None:
             found.mark_read((who,))
+        elif not self._stopped:
+            self.tasks.spawn(self._mark_read(session, who))
+
+    async def _mark_read(self, session: SessionId, who: Identity) -> None:
+        with contextlib.suppress(FairleadError):
+            state = (await self.peek(session)).state
+            self.services.on_read(session, (who,), state.finished_turns)
 
     def drop_feed(self, session: SessionId) -> None:
         """Drop a hub that has no subscriptions and no session, loaded or loading. Called when a subscription closes."""
@@ -92,6 +108,22 @@ class Registry:
             return found.core.log.log_id, found.core.log.head
         page = await self.services.store.read(session, 0, 1, 1)
         return page.log_id, page.head
+
+    async def peek(self, session: SessionId) -> loading.StoredSession:
+        """A session's current state, for a query: from memory, else from the store, without owning its log.
+
+        A session that is only a transcript so far gets its log first."""
+        found = self._sessions.get(session)
+        if found is None:
+            summary = await self.services.store.summary(session)
+            if summary is None or summary.deleted:
+                raise NotFound("session", session)
+            if summary.state != TRANSCRIPT and session not in self._loading:
+                if self.opener is not None:
+                    self.opener.refresh(session, summary.agent)
+                return await loading.peek(self.services.store, session)
+            found = await self.get(session)
+        return loading.StoredSession(found.core.state, found.core.log.log_id, found.core.log.head)
 
     async def get(self, session: SessionId) -> Session:
         found = self._sessions.get(session)
@@ -248,6 +280,7 @@ class Registry:
 
     async def stop(self, *, detach: bool = False) -> None:
         """Stop all agents and unload all sessions. `detach`: agents at the keeper go on."""
+        self._stopped = True
         await self.tasks.close()
         await self.views.stop()
         await asyncio.gather(*(session.shutdown(detach=detach) for session in self._sessions.values()))
