@@ -42,6 +42,11 @@ _FLUSH_S: Final = 60.0
 log = logging.getLogger("fairlead.auth")
 
 
+def _key_of_process(random: Random) -> Callable[[], bytes]:
+    key = random(SECRET_BYTES)
+    return lambda: key
+
+
 class Credentials:
     """Call `load` before the first lookup, `close` at the end."""
 
@@ -52,16 +57,16 @@ class Credentials:
         random: Random = token_bytes,
         key: Callable[[], bytes] | None = None,
         url_key: Callable[[], bytes] | None = None,
+        ticket_key: Callable[[], bytes] | None = None,
     ) -> None:
-        """`key` signs the tokens of users, `url_key` links; without these, they are valid while this process lives."""
-        own = random(SECRET_BYTES) if key is None else b""
-        of_urls = random(SECRET_BYTES) if url_key is None else b""
-        self._url_key = url_key or (lambda: of_urls)
+        """`key` signs the tokens of users, `url_key` links, `ticket_key` tickets; without these, they are valid while
+        this process lives."""
+        self._url_key = url_key or _key_of_process(random)
         self.users = Users(documents, clock, random)
         invitations = LoginCodes(documents, clock, random, INVITATIONS, INVITED_MS)
-        self.accounts = Accounts(self.users, invitations, clock, key or (lambda: own), self._end)
+        self.accounts = Accounts(self.users, invitations, clock, key or _key_of_process(random), self._end)
         self.basic_sign_in = BasicSignIn(self.users, self.accounts, self.bearer)
-        self.tickets = Tickets(clock, random)
+        self.tickets = Tickets(clock, random, ticket_key or _key_of_process(random), self._binding)
         self.codes = LoginCodes(documents, clock, random)
         self.agents = AgentTokens(random, self._end)
         self.session_agents = SessionAgentTokens(random, self._end)
@@ -139,6 +144,14 @@ class Credentials:
             return user
         record = self._given if credential == ENVIRONMENT_TOKEN_ID else self._records.get(credential)
         return None if record is None or record.revoked else self._known(record)
+
+    def _binding(self, credential: str) -> str | None:
+        """The hash of a valid credential's secret, or a user's salt, which a new password changes."""
+        user = self.accounts.record(credential)
+        if user is not None:
+            return user.salt
+        record = self._given if credential == ENVIRONMENT_TOKEN_ID else self._records.get(credential)
+        return None if record is None or record.revoked else record.digest
 
     def _known(self, record: CredentialRecord) -> Identity:
         """Return one object for all sockets of a credential; the fields it copies from a record never change."""
@@ -246,7 +259,6 @@ class Credentials:
     def _end(self, credential: str) -> int:
         """Close all connections of a credential. Returns their number."""
         self._identities.pop(credential, None)
-        self.tickets.drop(credential)
         ended = [key for key, (who, _, _) in self._live.items() if who.credential == credential]
         for _, close, _ in [self._live.pop(key) for key in ended]:
             close()
