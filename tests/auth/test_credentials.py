@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 
 from auth.fakes import MemoryDocuments
-from fairlead.auth.api.credentials import NewCredential
 from fairlead.auth.accounts import credential_of
+from fairlead.auth.api.credentials import NewCredential
 from fairlead.auth.credentials import SPACE, USED, Credentials
 from fairlead.model.auth import Identity
 from fairlead.model.errors import BadRequest, NotFound, Unavailable
