@@ -30,7 +30,7 @@ from fairlead.sessions.read_state import ReadState
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
-from fairlead.stores.sqlite import SqliteStore
+from fairlead.stores.api import GatewayStore
 from fairlead.system.clock import Clock
 from fairlead.wiring.agents import (
     agents_by_memory,
@@ -53,7 +53,7 @@ class Core:
         config: Config,
         *,
         home: str | None,
-        store: SqliteStore,
+        store: GatewayStore,
         clock: Clock,
         credentials: Credentials,
         protocols: Sequence[ClientProtocol],
@@ -142,7 +142,7 @@ class Core:
         self.notifications.session_changed(session, what)
 
 
-def _describe_session(store: SqliteStore) -> Callable[[SessionId], Awaitable[tuple[str, tuple[str, ...]]]]:
+def _describe_session(store: GatewayStore) -> Callable[[SessionId], Awaitable[tuple[str, tuple[str, ...]]]]:
     async def describe(session: SessionId) -> tuple[str, tuple[str, ...]]:
         summary = await store.summary(session)
         if summary is None:
@@ -152,7 +152,7 @@ def _describe_session(store: SqliteStore) -> Callable[[SessionId], Awaitable[tup
     return describe
 
 
-async def warn_about_shared_sessions(store: SqliteStore) -> None:
+async def warn_about_shared_sessions(store: GatewayStore) -> None:
     """Warn once, after a migration of the data folder to sessions that belong to users."""
     sessions = await store.documents.get("notes", "sessions-shared")
     if sessions is not None:

@@ -1,7 +1,5 @@
 """The part of the suite about lists of sessions, search in them, and documents."""
 
-import asyncio
-from functools import partial
 from typing import Any
 
 from msgspec import structs
@@ -19,7 +17,7 @@ from fairlead.model.store import (
     StoredReply,
     Summary,
 )
-from fairlead_testing.store_conformance.helping import Stores, batch, entry, new_session, read_all, refusal, seqs, until
+from fairlead_testing.store_conformance.helping import Stores, batch, entry, new_session, read_all, refusal, seqs
 
 
 class Listing:
@@ -200,39 +198,6 @@ class Listing:
         await store.wait_indexed()
         for words in ('"', "a OR", "NOT", "(", "*", "col:x", "a NEAR/2 b", "^x", "-", "\x00", "'; --", "\ud800", "%"):
             await store.search(words)
-
-    # --- documents
-
-    async def test_documents_are_kept_by_space_and_key(self, make_store: Stores) -> None:
-        documents = (await make_store()).documents
-        value = {"a": [1, 2.5, None, True], "b": {"ü": "x"}}
-        assert await documents.get("one", "k") is None
-        assert await documents.list("one") == {}
-        await documents.put("one", "k", value)
-        await documents.put("two", "k", "other")
-        assert await documents.get("one", "k") == value
-        await documents.put("one", "k", 7)
-        await documents.put("one", "a b/ü", 8)
-        assert await documents.list("one") == {"k": 7, "a b/ü": 8}
-        assert await documents.delete("one", "k") is True
-        assert await documents.delete("one", "k") is False
-        assert await documents.get("one", "k") is None
-        assert await documents.get("two", "k") == "other"
-
-    async def test_exactly_one_of_many_adds_or_deletes(self, make_store: Stores) -> None:
-        stores = [await make_store("a"), await make_store("b")]
-        for _ in range(5):
-            added = await asyncio.gather(*(stores[n % 2].documents.add("s", "code", n) for n in range(20)))
-            assert added.count(True) == 1
-            winner = added.index(True)
-            for store in stores:
-                assert await until(partial(_is, store, winner))
-            deleted = await asyncio.gather(*(stores[n % 2].documents.delete("s", "code") for n in range(20)))
-            assert deleted.count(True) == 1
-
-
-async def _is(store: Store, winner: int) -> bool:
-    return bool(await store.documents.get("s", "code") == winner)
 
 
 async def _summarised(store: Store, **fields: Any) -> Summary:
