@@ -373,7 +373,7 @@ class CoreHarness:
         self._uuids = itertools.count()
 
     async def start(self, *, kill_children: bool = False) -> "CoreHarness":
-        self.store = await SqliteStore.open(self.folder / "data", node=self.node or "local", _alone=not self.node)
+        self.store = await self.open_store()
         self.services = CoreDependencies(
             store=self.store,
             clock=self.clock,
@@ -398,6 +398,9 @@ class CoreHarness:
         self.gateway = SessionGateway(self.services, self.registry)
         await self.registry.start(kill_children=kill_children)
         return self
+
+    async def open_store(self) -> SqliteStore:
+        return await SqliteStore.open(self.folder / "data", node=self.node or "local", _alone=not self.node)
 
     async def _trusted(self, folder: str) -> bool:
         return self.trusts

@@ -13,7 +13,7 @@ from fairlead.model.agents import CAPABILITIES, AgentKind
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId
-from fairlead.model.store import TRANSCRIPT, Page, RowPage, SessionFilter, Summary, event_line
+from fairlead.model.store import TRANSCRIPT, Alone, Page, RowPage, SessionFilter, Summary, event_line
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.projections import Projector
 from fairlead.sessions.paging import all_sessions
@@ -32,6 +32,9 @@ HISTORY_KINDS = (
     *("plan.proposed", "permission.resolved", "permission.cancelled", "mode.changed", "model.changed"),
     *("thinking.changed", "compaction", "rate.limit", "notice", "interrupt.asked", "rewound", "error"),
 )
+
+
+WAITING = SessionFilter(state="waiting", archived=None, limit=200)
 
 
 class QueryHandler:
@@ -169,20 +172,31 @@ class QueryHandler:
         if session is not None:
             return tuple(_pending(session, item) for item in (await self.registry.peek(session)).state.pending)
         # Newest first. The limit bounds the number of sessions that one query reads.
-        wanted = SessionFilter(state="waiting", archived=None, limit=200)
         found: list[q.PendingView] = []
-        for summary in (await self.services.store.sessions(wanted, who.seen_by)).sessions:
+        for summary in (await self.services.store.sessions(WAITING, who.seen_by)).sessions:
             state = (await self.registry.peek(summary.session)).state
             found.extend(_pending(state.session, item) for item in state.pending)
         return tuple(found)
 
     async def _asked(self, who: Identity, request: str) -> tuple[SessionId, PendingRequest]:
         session = self.services.requests.find(request)
-        state = None if session is None else (await self.registry.peek(session)).state
+        state = await self._elsewhere(request) if session is None else (await self.registry.peek(session)).state
         pending = None if state is None else state.find_pending(request)
         if state is None or pending is None or not who.sees(state.owner, state.shared):
             raise NotFound("pending request", request)
         return state.session, pending
+
+    async def _elsewhere(self, request: str) -> SessionState | None:
+        """The session of another node that has this request pending."""
+        store = self.services.store
+        if isinstance(store.peers, Alone):
+            return None
+        for summary in (await store.sessions(WAITING)).sessions:
+            if summary.node not in ("", store.node):
+                state = (await self.registry.peek(summary.session)).state
+                if state.find_pending(request) is not None:
+                    return state
+        return None
 
     async def _usage(self, who: Identity, session: SessionId | None) -> q.UsageView:
         if session is not None:

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from fairlead.model.agents import ProcessInfo
 from fairlead.model.auth import Identity
-from fairlead.model.errors import FairleadError, NotFound, TooMany
+from fairlead.model.errors import FairleadError, NotFound, OwnedElsewhere, TooMany
 from fairlead.model.ids import SessionId
-from fairlead.model.store import TRANSCRIPT, SessionFilter
+from fairlead.model.store import TRANSCRIPT, Alone, SessionFilter
 from fairlead.sessions import loading
 from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.dependencies import CoreDependencies
@@ -102,6 +102,23 @@ class Registry:
     def all_loaded(self) -> tuple[Session, ...]:
         return tuple(self._sessions.values())
 
+    def followed(self, session: SessionId) -> Hub | None:
+        """The hub of a session that has subscriptions here and is not loaded here."""
+        feed = self._feeds.get(session)
+        return None if feed is None or feed.empty or session in self._sessions else feed
+
+    async def home(self, session: SessionId) -> str:
+        """The node that has the session's files: its owner, the last one, or the one that found its transcript; empty:
+        this one, or none yet."""
+        store = self.services.store
+        if session in self._sessions or isinstance(store.peers, Alone):
+            return ""
+        home = await store.home(session)
+        if not home:
+            summary = await store.summary(session)
+            home = summary.node if summary is not None and summary.state == TRANSCRIPT else ""
+        return "" if home == store.node else home
+
     async def log_position(self, session: SessionId) -> tuple[str, int]:
         found = self._sessions.get(session)
         if found is not None:
@@ -125,7 +142,8 @@ class Registry:
             found = await self.get(session)
         return loading.StoredSession(found.core.state, found.core.log.log_id, found.core.log.head)
 
-    async def get(self, session: SessionId) -> Session:
+    async def get(self, session: SessionId, *, take: bool = False) -> Session:
+        """The session, loaded on first use. `take`: even if its home is another node; else OwnedElsewhere."""
         found = self._sessions.get(session)
         if found is not None:
             return found
@@ -135,9 +153,12 @@ class Registry:
             async with load.lock:
                 found = self._sessions.get(session)
                 if found is None:
+                    home = "" if take else await self.home(session)
+                    if home:
+                        raise OwnedElsewhere(home)
                     found = await self.opener.open(session) if self.opener is not None else None
                     if found is None:
-                        found = Session(await loading.load(self.services, session, self.feed(session)))
+                        found = await self._load(session)
                     self._register(found)
                     await self._unload_some(keep=session)
                 return found
@@ -146,6 +167,15 @@ class Registry:
             if not load.callers:
                 del self._loading[session]
                 self.drop_feed(session)
+
+    async def _load(self, session: SessionId) -> Session:
+        feed = self.feed(session)
+        published = feed.head
+        loaded = Session(await loading.load(self.services, session, feed))
+        if published and published < feed.head:
+            # Entries of the earlier owner that were not published here.
+            feed.resync()
+        return loaded
 
     def adopt(self, core: SessionCore) -> None:
         """Register a session that was just created."""
@@ -157,8 +187,27 @@ class Registry:
         def follow_orphan(child: ProcessInfo) -> None:
             self.tasks.spawn(follow(supervisor, child, end=False))
 
+        def fenced() -> None:
+            self.tasks.spawn(self.abandon(session))
+
         supervisor.on_keeper_lost = follow_orphan
+        session.core.on_fenced = fenced
         self._sessions[session.core.session] = session
+
+    async def abandon(self, session: Session) -> None:
+        """Another node owns the session: kill its agent, and write nothing more. Its subscriptions stay, and follow the
+        new owner's entries."""
+        name = session.core.session
+        if self._sessions.get(name) is not session:
+            return
+        logger.warning("another node owns the session", extra={"session": name})
+        del self._sessions[name]
+        self.services.requests.drop(name)
+        await session.supervisor.abandon()
+        await self.services.forget_child(name)
+        if (feed := self.followed(name)) is not None:
+            feed.resync()
+        self.drop_feed(name)
 
     async def remove(self, session: SessionId) -> None:
         self.services.requests.drop(session)
@@ -229,7 +278,7 @@ class Registry:
         for phase in ("working", "waiting"):
             wanted = SessionFilter(state=phase, archived=None, limit=200)
             for summary in await all_sessions(self.services.store, wanted):
-                if summary.session not in followed:
+                if summary.session not in followed and summary.node in ("", self.services.store.node):
                     await self._recover(summary.session)
         self.tasks.spawn(self._sweep_forever())
 

@@ -208,6 +208,9 @@ class TranscriptImporter:
     async def follow(self, name: SessionId) -> None:
         """Update a session's log from its files, unless an agent of ours writes them."""
         async with self.filler.lock(name):
+            if await self._registry.home(name):
+                # Its home reads the file: this node may see the same file in a shared folder.
+                return
             session = await self._registry.get(name)
             supervisor = session.supervisor
             if session.kind.name != self.source.agent or not await self.filler.is_filled(name):
