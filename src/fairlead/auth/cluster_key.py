@@ -37,9 +37,9 @@ class ClusterKey:
         return cls(secret)
 
     def derive(self, label: Label, size: int = 64) -> bytes:
-        return HKDF(
-            algorithm=hashes.SHA256(), length=size, salt=b"fairlead cluster key 1", info=label.encode()
-        ).derive(self._secret)
+        return HKDF(algorithm=hashes.SHA256(), length=size, salt=b"fairlead cluster key 1", info=label.encode()).derive(
+            self._secret
+        )
 
     @property
     def fingerprint(self) -> str:
