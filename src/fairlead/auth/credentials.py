@@ -1,14 +1,14 @@
 """Credentials: tokens and device keys, looked up in memory, kept in the store; revoking one closes its connections.
 
-All of them are in memory (`load`), so that the gate decides without waiting. Changes that another process makes in the
-store take effect at the next `load`, which also closes the connections of credentials that were revoked meanwhile.
+All of them are in memory (`load`), so that the gate decides without waiting. Changes that another node makes in the
+store are heard, and take effect at once: the connections of a credential that was revoked there are closed here.
 """
 
 import logging
 import re
 from collections.abc import Callable
 from secrets import token_bytes
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -21,10 +21,11 @@ from fairlead.auth.login_codes import LoginCodes
 from fairlead.auth.session_agents import SessionAgentTokens
 from fairlead.auth.tickets import Tickets
 from fairlead.auth.tokens import SECRET_BYTES, CredentialRecord, Random, check_scopes, digest, mint, parse_token_id
+from fairlead.auth.users import SPACE as USERS
 from fairlead.auth.users import Users
 from fairlead.model.auth import OWNER, Identity, Scope
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
-from fairlead.model.store import Documents
+from fairlead.model.store import Documents, Stop
 from fairlead.system.clock import Clock, Timer
 from fairlead.system.tasks import TaskSet
 
@@ -66,7 +67,8 @@ class Credentials:
         invitations = LoginCodes(documents, clock, random, INVITATIONS, INVITED_MS)
         self.accounts = Accounts(self.users, invitations, clock, key or _key_of_process(random), self._end)
         self.basic_sign_in = BasicSignIn(self.users, self.accounts, self.bearer)
-        self.tickets = Tickets(clock, random, ticket_key or _key_of_process(random), self._binding)
+        shared = None if ticket_key is None else documents
+        self.tickets = Tickets(clock, random, ticket_key or _key_of_process(random), self._binding, shared)
         self.codes = LoginCodes(documents, clock, random)
         self.agents = AgentTokens(random, self._end)
         self.session_agents = SessionAgentTokens(random, self._end)
@@ -86,9 +88,14 @@ class Credentials:
         self._dirty: set[str] = set()
         self._timer: Timer | None = None
         self._flushing = TaskSet()
+        self._hearing: list[Stop] = []
 
     async def load(self) -> None:
-        """Read everything from the store again."""
+        """Read everything from the store again, and hear of every change from then on."""
+        if not self._hearing:
+            # First, so that no change is missed between reading and listening.
+            listen = self._documents.listen
+            self._hearing = [listen(SPACE, self._on_record), listen(USERS, self._on_user)]
         void = await self.users.load()
         await self.users.ensure(OWNER)
         # Earlier versions stored the key here, and it went into every backup.
@@ -105,9 +112,31 @@ class Credentials:
         for key in (*gone, *(credential_of(record) for record in void)):
             self._end(key)
 
+    def _on_record(self, key: str, value: Any | None) -> None:
+        """Take a change over that this or another node stored. A credential that is revoked here stays so."""
+        known = self._records.get(key)
+        if value is None:
+            if self._records.pop(key, None) is not None:
+                self._end(key)
+            return
+        record = msgspec.convert(value, CredentialRecord)
+        if known is not None:
+            last = max(known.last_used, record.last_used)
+            record = msgspec.structs.replace(record, last_used=last, revoked=known.revoked or record.revoked)
+        self._records[key] = record
+        if known is not None and record.revoked and not known.revoked:
+            log.info("credential revoked elsewhere", extra={"credential": key, "sockets": self._end(key)})
+
+    def _on_user(self, name: str, value: Any | None) -> None:
+        void = self.users.heard(name, value)
+        if void is not None:
+            log.info("sign-in ended elsewhere", extra={"user": name, "sockets": self._end(credential_of(void))})
+
     async def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        for stop in self._hearing:
+            stop()
         await self._flushing.wait()
         await self.flush()
 

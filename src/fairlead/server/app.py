@@ -28,10 +28,8 @@ from fairlead.model.web.routes import (
     LogStream,
     Request,
     Route,
-    Routes,
     SendToStreams,
     SessionStream,
-    json_response,
 )
 from fairlead.model.web.session_changes import ChangeListenerHandle
 from fairlead.model.web.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
@@ -41,6 +39,7 @@ from fairlead.server.dispatch import Dispatcher
 from fairlead.server.errors import Stopping, error_response, unexpected
 from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits, open_per_credential
 from fairlead.server.multipart import FormBody
+from fairlead.server.own_routes import own_protocol
 from fairlead.server.requests import access_requirement, choose_subprotocol, head_of, read_body, wait_disconnected
 from fairlead.server.responses import (
     change_chunks,
@@ -113,7 +112,7 @@ class App:
         served = sorted(protocol.name for protocol in parts.protocols)
         place = at_door if parts.door else at_main_port
         placed = [place(protocol) for protocol in parts.protocols]
-        self.table = RouteTable([_own("" if parts.door else parts.version, served), *placed, *parts.inbound])
+        self.table = RouteTable([own_protocol("" if parts.door else parts.version, served), *placed, *parts.inbound])
         self._streams = SessionStreams(parts.gateway, parts.credentials, parts.clock)
         services = SocketServices(parts.clock)
         handlers: ServiceHandlers = {**parts.handlers, SendToStreams: self._streams.send_to_streams}
@@ -370,31 +369,25 @@ class App:
             detach()
             give_back()
 
+        check = None if route.check is None else route.check(opening)
         return (
             endpoint,
             options,
             opening.subprotocol or None,
             leave,
-            None if route.check is None else partial(self._checked, who, route.check(opening), route.path),
+            None if check is None and not verdict.ticket else partial(self._checked, match, head, verdict, check),
         )
 
-    async def _checked(self, who: Identity, check: Check, path: str) -> Response | AcceptedSubprotocol | None:
+    async def _checked(
+        self, match: RouteMatch[SocketRoute], head: Head, verdict: AccessAllowed, check: Check | None
+    ) -> Response | AcceptedSubprotocol | None:
+        path = match.route.path
         try:
-            return await self.dispatcher.drive(who, check)
+            refused = await self._access.spend(head, verdict.ticket) if verdict.ticket else None
+            if refused is not None:
+                return self._refused(refused, match)
+            return None if check is None else await self.dispatcher.drive(verdict.identity, check)
         except FairleadError as error:
             return error_response(error)
         except Exception as error:
             return error_response(unexpected(error, self._parts.fresh(), path))
-
-
-def _own(version: str, served: list[str]) -> ClientProtocol:
-    """Build the server's own routes. `version` is empty on a door: a front end would take it for its server's."""
-    info = {"status": "ok", **({"version": version} if version else {}), "protocols": served}
-
-    routes = Routes()
-
-    @routes.get("/health", "public", "health", body_limit=0)
-    def health(request: Request) -> Response:
-        return json_response(info)
-
-    return ClientProtocol(name="server", routes=tuple(routes))

@@ -120,11 +120,15 @@ class RunningGateway:
         services.stop_with(stack, self.operation.stop_agents)
         webui = WebUi()
         cleanup = RemovalCleanup(
-            store.documents,
-            lambda name: credentials.users.get(name) is not None,
-            (core.gateway.revoked, *services.forget_credential),
-            (core.gateway.ownership.forget, *services.forget_user),
+            documents=store.documents,
+            is_user=lambda name: credentials.users.get(name) is not None,
+            revoked=(core.gateway.revoked, *services.forget_credential),
+            removed=(core.gateway.ownership.forget, *services.forget_user),
+            node=store.node,
+            nodes=lambda: [node.name for node in store.peers.nodes()],
         )
+        stack.push_async_callback(cleanup.stop)
+        stack.callback(cleanup.follow())
         page = settings.invitations_page(protocols, network.doors, config.public_url or network.address)
         handlers = core.gateway.ownership.guarded(
             {
