@@ -27,6 +27,10 @@ NOT_SETTINGS = frozenset(
 )
 
 
+PATHS = ("claude_home", "tls_cert", "tls_key", "plugins", "cluster_key")
+"""The settings that are paths of files or folders."""
+
+
 def _about(text: str, **limits: Any) -> msgspec.Meta:
     return msgspec.Meta(description=text, **limits)
 
@@ -168,6 +172,38 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "off."
         ),
     ] = "auto"
+    node: Annotated[
+        str,
+        _about(
+            "Name of this gateway among several on one store. Empty: the name of the machine.",
+            pattern="^[A-Za-z0-9_-]{0,32}$",
+        ),
+    ] = ""
+    shared: Annotated[
+        tuple[str, ...],
+        _about(
+            "Folders that have the same path and content on every node that names them: another node takes over the "
+            "sessions in them when theirs goes away. The HOME of the agents must be in one too."
+        ),
+    ] = ()
+    cluster_key: Annotated[
+        str, _about("File with the key that all nodes of a cluster share (fairlead nodes key). Empty: one gateway.")
+    ] = ""
+    on_takeover: Annotated[
+        Literal["wait", "continue"],
+        _about(
+            "What a session that was at work does after another node took it over: wait for a message, or tell its "
+            "agent to go on."
+        ),
+    ] = "wait"
+    alone_s: Annotated[
+        float,
+        _about(
+            "A node of a cluster that has lost the store for this time closes its connections, since it does not hear "
+            "what is revoked; 0: it keeps serving reads.",
+            ge=0,
+        ),
+    ] = 60.0
     durability: Annotated[
         Literal["process", "power"],
         _about("What an acknowledged event survives: the end of any process, or also a power failure (slower)."),
@@ -293,7 +329,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
             values[name], sources[name] = value, "command line"
     config = _convert(values, sources)
     # A gateway leaves the folder where it was started: every path is made absolute here.
-    paths = {name: _absolute(getattr(config, name)) for name in ("claude_home", "tls_cert", "tls_key", "plugins")}
+    paths = {name: _absolute(getattr(config, name)) for name in PATHS}
     # A name without a folder is looked up in PATH.
     programs = {name: getattr(config, name) for name in ("claude", "shell")}
     paths |= {name: _absolute(program) if "/" in program else program for name, program in programs.items()}
@@ -303,6 +339,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
         data=_absolute(config.data) or str(default_data(env)),
         roots=tuple(map(_absolute, config.roots)) or (env.get("HOME", os.getcwd()),),
         claude_homes=tuple(map(_absolute, config.claude_homes)),
+        shared=tuple(map(_absolute, config.shared)),
         door={name: msgspec.structs.replace(door, static=_absolute(door.static)) for name, door in config.door.items()},
     )
     return Loaded(config, sources, path.absolute())

@@ -50,10 +50,12 @@ class NotificationService:
         caller: HttpClient,
         who_is: Callable[[str], Identity | None],
         public_url: str = "",
+        secrets_key: bytes = b"",
     ) -> None:
+        """`secrets_key` seals secrets; empty: a key in the folder."""
         self._documents = documents
         self._public_url = public_url.rstrip("/")
-        seal = FieldCipher(folder)
+        seal = FieldCipher(folder, secrets_key)
         self.feed = ChangeFeed(store, clock)
         self.resources = Resources(store, self.feed, seal, clock)
         self.outbox = Outbox(self.resources, self.feed, documents, seal, caller, clock, self._link, who_is)

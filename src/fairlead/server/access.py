@@ -29,6 +29,11 @@ _PREFLIGHT_S: Final = 600
 """How long a browser may remember the answer."""
 
 
+STORE_AWAY: Final = AccessRefused(
+    503, "unavailable", "This node has lost the store and cannot check credentials: use another one, or try again."
+)
+
+
 class AccessControl:
     def __init__(self, allowed_origins: AllowedOrigins, credentials: Credentials) -> None:
         self.allowed_origins = allowed_origins

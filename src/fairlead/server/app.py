@@ -33,7 +33,7 @@ from fairlead.model.web.routes import (
 )
 from fairlead.model.web.session_changes import ChangeListenerHandle
 from fairlead.model.web.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
-from fairlead.server.access import AccessControl, allow_cross_origin
+from fairlead.server.access import STORE_AWAY, AccessControl, allow_cross_origin
 from fairlead.server.asgi import Receive, Scope, Send
 from fairlead.server.dispatch import Dispatcher
 from fairlead.server.errors import Stopping, error_response, unexpected
@@ -87,7 +87,7 @@ class AppConfig:
     `base` is the public URL, or empty. `inbound` are the routes that agents connect to, and other routes that do not
     belong to a client protocol. `door`: the single protocol is served at the root. `options` are defaults for query
     parameters. `basic`: browsers sign in by HTTP Basic. `shares` counts the open connections of each credential, over
-    all ports; by default the application creates it from `limits`.
+    all ports; by default the application creates it from `limits`. `closed`: this node takes no connections now.
     """
 
     protocols: Sequence[ClientProtocol]
@@ -105,6 +105,7 @@ class AppConfig:
     options: Mapping[str, str] = field(default_factory=dict)
     limits: ServerLimits = DEFAULT_LIMITS
     fresh: Callable[[], str] = lambda: str(uuid4())
+    closed: Callable[[], bool] = lambda: False
 
 
 class App:
@@ -144,7 +145,8 @@ class App:
         )
 
     def _admit(self, scope: Scope, head: Head, demand: AccessRequirement) -> AccessAllowed | AccessRefused:
-        verdict = self._access.admit(head, demand)
+        shut = demand.access != "public" and self._parts.closed()
+        verdict = STORE_AWAY if shut else self._access.admit(head, demand)
         if isinstance(verdict, AccessAllowed) and demand.access != "public":
             extensions = scope.get("extensions", {})
             guard = extensions.get(GUARD) or extensions.get(EXTENSION)

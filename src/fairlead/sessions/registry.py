@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from fairlead.model.agents import ProcessInfo
@@ -57,6 +58,9 @@ class Registry:
         self.tasks = TaskSet()
         self._adopting: set[asyncio.Task[None]] = set()
         self._stopped = False
+        self.keeps_running: Callable[[str], bool] = lambda folder: True
+        """Whether an agent in this folder may go on without a gateway: in a folder that another node has too, that node
+        may start one."""
         self.views = Projections(services, self.feed, self.drop_feed)
 
     # --- finding -----------------------------------------------------------------------------------
@@ -332,5 +336,8 @@ class Registry:
         self._stopped = True
         await self.tasks.close()
         await self.views.stop()
-        await asyncio.gather(*(session.shutdown(detach=detach) for session in self._sessions.values()))
+        await asyncio.gather(*(self._shutdown(session, detach=detach) for session in self._sessions.values()))
         self._sessions.clear()
+
+    async def _shutdown(self, session: Session, *, detach: bool) -> None:
+        await session.shutdown(detach=detach and self.keeps_running(session.core.state.cwd))

@@ -11,6 +11,7 @@ import msgspec
 from fairlead.auth.credentials import Credentials
 from fairlead.config import Config
 from fairlead.model.agents import AgentKind
+from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
 from fairlead.model.transcripts import Transcripts
 from fairlead.model.web.routes import ClientProtocol
@@ -26,6 +27,7 @@ from fairlead.sessions.folders.trust import TrustedFolders
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.permissions import disk
 from fairlead.sessions.permissions.policy.call import Fences
+from fairlead.sessions.permissions.policy.paths import inside_any
 from fairlead.sessions.read_state import ReadState
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.transcripts.archive import TranscriptArchive
@@ -46,7 +48,8 @@ log = logging.getLogger("fairlead")
 
 class Core:
     """`owner`: the identity of the data folder, which marks the processes that belong to this gateway. `address`: where
-    agents on this machine reach the gateway."""
+    agents on this machine reach the gateway. `secrets_key`: see `NotificationService`. `gateway`: the gateway that
+    clients use, which reaches the sessions of all nodes."""
 
     def __init__(
         self,
@@ -65,6 +68,8 @@ class Core:
         owner: str,
         describe_folder: Callable[[str], FolderReport],
         address: str,
+        secrets_key: bytes,
+        gateway: Callable[[], Gateway],
     ) -> None:
         self.policy = PolicySettings(
             roots=tuple(os.path.realpath(root) for root in config.roots),
@@ -80,7 +85,7 @@ class Core:
         self.notifications = NotificationService(
             store.resources,
             store.documents,
-            lambda: self.gateway,
+            gateway,
             Path(config.data),
             clock,
             fresh=lambda: str(uuid.uuid4()),
@@ -88,6 +93,7 @@ class Core:
             who_is=credentials.identity,
             caller=HttpClient(clock, networks(config.notify_private)),
             public_url=config.public_url,
+            secrets_key=secrets_key,
         )
         self.read_state = ReadState(
             store.documents, self.changes.notify, lambda session: self.registry.watching(session)
@@ -131,7 +137,10 @@ class Core:
         )
         self.registry.opener = self.importer
         self.gateway = SessionGateway(self.dependencies, self.registry)
-        self.trusted_folders = TrustedFolders(store.documents, clock, describe_folder, self.gateway.resolve_folder)
+        resolve, shared = self.gateway.resolve_folder, config.shared
+        self.trusted_folders = TrustedFolders(
+            store.here, clock, describe_folder, resolve, store.documents, lambda folder: inside_any(folder, shared)
+        )
 
     def _agent_ended(self, session: SessionId) -> None:
         self._session_agents.revoke(session)

@@ -12,8 +12,8 @@ from typing import Any
 from fairlead.agents.context import WiredKind
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
+from fairlead.auth.cluster_key import ClusterKey
 from fairlead.auth.credentials import Credentials
-from fairlead.auth.keyfile import URLS, KeyFile
 from fairlead.config import Config, default_file
 from fairlead.keeper.access import KeeperAccess
 from fairlead.model.agents import AgentInfo
@@ -30,6 +30,7 @@ from fairlead.server.shares import CredentialShares
 from fairlead.server.webui import WebUi
 from fairlead.sessions.dependencies import McpServerSettings
 from fairlead.sessions.process.operation import GatewayOperation
+from fairlead.stores.api import GatewayStore
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
@@ -41,6 +42,7 @@ from fairlead.uploads.service import FOLDER as UPLOADS
 from fairlead.uploads.service import Uploads
 from fairlead.wiring import agents, keeping, settings
 from fairlead.wiring.agents import ChosenSandbox
+from fairlead.wiring.cell import CellNode, cluster_key, make_credentials
 from fairlead.wiring.core import Core, warn_about_shared_sessions
 from fairlead.wiring.info import GatewayInfo, write_server_file
 from fairlead.wiring.network import Network, open_network
@@ -97,9 +99,10 @@ class RunningGateway:
         limits = settings.server_limits(config, descriptors.raise_limit() if alone else descriptors.limit())
         protocols = discover()
         network = open_network(config, protocols, stack)
-        store = await SqliteStore.open(data, durability=config.durability, spill_above=config.record_bytes)
+        key = cluster_key(config)
+        store = await self._open_store()
         stack.push_async_callback(store.close)
-        credentials = Credentials(store.documents, self._clock, key=KeyFile(data), url_key=KeyFile(data, URLS))
+        credentials = make_credentials(config, store.documents, self._clock, key)
         await credentials.load()
         stack.push_async_callback(credentials.close)
         token = await bootstrap_admin(credentials, data, self._env.get("FAIRLEAD_TOKEN"))
@@ -107,7 +110,9 @@ class RunningGateway:
         if alone:
             self._keeper = await keeping.open_keeper(config, self._clock, stack)
         sandbox = await self._choose_sandbox()
-        core, context, kinds, agent = await self._build_core(stack, protocols, network, store, credentials, sandbox)
+        core, context, kinds, agent = await self._build_core(
+            stack, protocols, network, store, credentials, sandbox, key
+        )
         self.core = core
         self.operation = GatewayOperation(
             core.registry,
@@ -144,7 +149,7 @@ class RunningGateway:
         parts = AppConfig(
             protocols=protocols,
             inbound=[*filter(None, (kind.protocol() for kind in kinds.values())), webui.protocol()],
-            gateway=core.gateway,
+            gateway=self._node.gateway,
             handlers=handlers,
             credentials=credentials,
             allowed_origins=network.origins,
@@ -153,6 +158,7 @@ class RunningGateway:
             base=config.public_url,
             limits=limits,
             shares=CredentialShares(serving.open_per_credential(limits), limits.bytes_per_credential),
+            closed=lambda: self._node.closed,
         )
         behind = [(door, door.app(parts)) for door in network.doors]
         self._runner = ServerRunner(App(parts), network.binding, network.sockets, self._clock, limits, behind)
@@ -161,6 +167,7 @@ class RunningGateway:
             await keeping.restore(self._keeper, config, core, terminals, credentials)
         await core.registry.start(kill_children=config.on_restart == "kill")
         await cleanup.start()
+        self._node.start(stack)
         await warn_about_shared_sessions(store)
         await services.start()
         core.registry.tasks.spawn(keeping.end_unadopted(core.registry, terminals))
@@ -175,6 +182,10 @@ class RunningGateway:
             doors=tuple(network.doors),
         )
 
+    async def _open_store(self) -> GatewayStore:
+        config = self.config
+        return await SqliteStore.open(Path(config.data), durability=config.durability, spill_above=config.record_bytes)
+
     async def _choose_sandbox(self) -> ChosenSandbox:
         settings.make_settings_folder(self._env)
         chosen = await asyncio.to_thread(agents.choose_sandbox, self.config, self._env, self._file)
@@ -187,9 +198,10 @@ class RunningGateway:
         stack: contextlib.AsyncExitStack,
         protocols: Sequence[ClientProtocol],
         network: Network,
-        store: SqliteStore,
+        store: GatewayStore,
         credentials: Credentials,
         sandbox: ChosenSandbox,
+        key: ClusterKey | None,
     ) -> tuple[Core, ServiceContext, Mapping[str, WiredKind], AgentInfo]:
         """Build the agents and the session core; also return the context of the services and the default agent."""
         config, env, clock, data = self.config, self._env, self._clock, Path(self.config.data)
@@ -209,7 +221,8 @@ class RunningGateway:
         )
         agent = await agents.choose_agent(config, kinds)
         owner = settings.folder_identity(data)
-        closed = (data, settings.plugins_folder(config), *settings.settings_places(self._file, env))
+        places = (data, settings.plugins_folder(config), *settings.settings_places(self._file, env))
+        closed = (*places, *((Path(config.cluster_key),) if config.cluster_key else ()))
         core = Core(
             config,
             home=env.get("HOME"),
@@ -225,12 +238,15 @@ class RunningGateway:
             owner=owner,
             describe_folder=partial(agents.describe_folder, kinds),
             address=network.address,
+            secrets_key=key.derive("secrets", 32) if key else b"",
+            gateway=lambda: self._node.gateway,
         )
+        self._node = CellNode(config, core, store, credentials, key, clock, env.get("HOME"))
         await core.notifications.begin()
         plugins = settings.plugin_settings(config, env, sandbox.sandbox, owner)
         private = agents.private_files(kinds)
         parts = (uploads, terminals, plugins, TranscriptDatabase(data / TRANSCRIPTS))
-        return core, service_context(config, env, core, private, parts), kinds, agent
+        return core, service_context(config, env, core, self._node.gateway, private, parts), kinds, agent
 
 
 @contextlib.asynccontextmanager

@@ -6,6 +6,7 @@ from typing import Any
 
 from fairlead.agents.context import PrivateFiles
 from fairlead.config import Config
+from fairlead.model.gateway import Gateway
 from fairlead.model.web.requests import ServiceCall, ServiceHandler
 from fairlead.server.discovery import discover_services
 from fairlead.sessions.folders.workspace import WorkspaceReader
@@ -39,13 +40,19 @@ class JoinedServices:
 
 
 def service_context(
-    config: Config, env: Mapping[str, str], core: Core, private: PrivateFiles, parts: Sequence[object]
+    config: Config,
+    env: Mapping[str, str],
+    core: Core,
+    gateway: Gateway,
+    private: PrivateFiles,
+    parts: Sequence[object],
 ) -> ServiceContext:
-    """Return the context that services are built from. `parts`: those that do not belong to the core."""
+    """Return the context that services are built from. `gateway` reaches the sessions of all nodes; `parts`: those that
+    do not belong to the core."""
     context = ServiceContext(
         store=core.dependencies.store,
         clock=core.dependencies.clock,
-        gateway=core.gateway,
+        gateway=gateway,
         resolve_folder=core.gateway.resolve_folder,
     )
     closed = (*core.policy.fences.folders, *private.folders)

@@ -15,8 +15,9 @@ from fairlead.clients.native import PROTOCOL, ROUTES
 from fairlead.clients.native.decode import KINDS
 from fairlead.clients.native.openapi import document
 from fairlead.model.errors import FairleadError
-from fairlead.server.app import _own
+from fairlead.server.own_routes import own_protocol
 
+ALL = (*ROUTES, *own_protocol("", []).routes)
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 
@@ -67,14 +68,16 @@ def test_the_file_in_the_docs_is_up_to_date(made: Any) -> None:
 def test_the_page_on_rest_names_every_call_and_no_other() -> None:
     page = (REFERENCE / "rest.md").read_text()
     named = set(re.findall(r"^\| `(GET|POST|PUT|PATCH|DELETE) (/[^` ]*)` \|", page, re.MULTILINE))
-    served = {(route.method, route.path) for route in (*ROUTES, *_own("", []).routes)}
+    served = {(route.method, route.path) for route in ALL}
     assert named == served
 
 
 def test_the_page_on_rest_gives_the_scope_of_every_call() -> None:
     page = (REFERENCE / "rest.md").read_text()
     documented = dict(re.findall(r"^\| `((?:GET|POST|PUT|PATCH|DELETE) /[^` ]*)` \| (\w+) \|", page, re.MULTILINE))
-    assert documented == {f"{route.method} {route.path}": route.access for route in (*ROUTES, *_own("", []).routes)}
+    assert documented == {
+        f"{route.method} {route.path}": route.access for route in (*ROUTES, *own_protocol("", []).routes)
+    }
 
 
 def codes(root: type[FairleadError]) -> dict[str, int]:

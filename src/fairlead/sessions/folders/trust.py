@@ -22,15 +22,21 @@ TRUSTED = "trusted"
 
 @dataclass(frozen=True, repr=False)
 class TrustedFolders:
-    """`_describe` reads a folder's settings; `_resolve` turns a path from the wire into an allowed folder."""
+    """`_describe` reads a folder's settings; `_resolve` turns a path from the wire into an allowed folder. Trust in a
+    folder that several nodes share (`_is_shared`) is stored for all of them."""
 
-    _documents: Documents
+    _here: Documents
     _clock: Clock
     _describe: Callable[[str], api.FolderReport]
     _resolve: Callable[[str], str]
+    _everywhere: Documents
+    _is_shared: Callable[[str], bool]
+
+    def _documents(self, folder: str) -> Documents:
+        return self._everywhere if self._is_shared(folder) else self._here
 
     async def is_trusted(self, folder: str) -> bool:
-        kept = await self._documents.get(TRUSTED, folder)
+        kept = await self._documents(folder).get(TRUSTED, folder)
         if kept is None:
             return False
         report = await asyncio.to_thread(self._describe, folder)
@@ -45,13 +51,13 @@ class TrustedFolders:
         }
 
     async def trusted(self, who: Identity, action: api.ListTrusted) -> tuple[api.TrustedFolder, ...]:
-        kept = await self._documents.list(TRUSTED)
+        kept = {**await self._everywhere.list(TRUSTED), **await self._here.list(TRUSTED)}
         return tuple(msgspec.convert(value, api.TrustedFolder) for value in kept.values())
 
     async def inspect(self, who: Identity, action: api.InspectFolder) -> api.FolderReport:
         folder = self._resolve(action.path)
         report = await asyncio.to_thread(self._describe, folder)
-        kept = await self._documents.get(TRUSTED, folder)
+        kept = await self._documents(folder).get(TRUSTED, folder)
         return msgspec.structs.replace(report, trusted=kept is not None and kept["digest"] == report.digest)
 
     async def trust(self, who: Identity, action: api.TrustFolder) -> api.TrustedFolder:
@@ -61,12 +67,13 @@ class TrustedFolders:
             text = "The folder's settings have changed since they were shown: look at them again."
             raise Stale(text, path=action.path)
         folder = api.TrustedFolder(path=report.path, digest=action.digest, at=self._clock.now_ms(), by=who.name)
-        await self._documents.put(TRUSTED, report.path, msgspec.to_builtins(folder))
+        await self._documents(report.path).put(TRUSTED, report.path, msgspec.to_builtins(folder))
         return folder
 
     async def untrust(self, who: Identity, action: api.UntrustFolder) -> bool:
         _admin(who)
-        return await self._documents.delete(TRUSTED, self._resolve(action.path))
+        folder = self._resolve(action.path)
+        return await self._documents(folder).delete(TRUSTED, folder)
 
 
 def _admin(who: Identity) -> None:
