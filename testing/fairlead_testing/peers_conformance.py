@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from fairlead.model.errors import NodeAway, Stale, TooLarge, Unavailable
-from fairlead.model.store import Channel, NodeInfo, Store
+from fairlead.model.store import Channel, Store
 from fairlead_testing.store_conformance import refusal, until
 
 
