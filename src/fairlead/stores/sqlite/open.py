@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead.model.errors import FolderInUse
+from fairlead.stores.sqlite.cell_mark import refuse_cell
 from fairlead.stores.sqlite.connections import DATABASE, SEARCH, Durability, attach, connect, make_private
 from fairlead.stores.sqlite.crash_detection import mark_open
 from fairlead.stores.sqlite.errors import translating
@@ -75,8 +76,9 @@ class Opened:
     fts: bool
 
 
-def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: bool) -> Opened:
-    """Open the folder. Slow when an old file must be migrated: not for the event loop."""
+def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: bool, projection: bool = False) -> Opened:
+    """Open the folder. Slow when an old file must be migrated: not for the event loop. `projection`: its database
+    repeats the streams of a cell."""
     fts = has_fts5()
     file, search = folder / DATABASE, folder / SEARCH
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,7 +89,9 @@ def open_folder(folder: Path, durability: Durability, now_ms: int, *, alone: boo
             undo.callback(lock.close)
         writer = _open_writer(file, durability)
         undo.callback(writer.close)
-        if alone:
+        if not projection:
+            refuse_cell(writer, folder)
+        if alone and not projection:
             _take_over(writer, file, durability)
         maintenance = connect(file)
         undo.callback(maintenance.close)

@@ -61,6 +61,7 @@ class SqliteStore:
         self.peers: Peers = Alone(node)
         self.resources: ResourceStore = SqliteResources(self._readers, self._writer)
         """Resources and their change feed; in this database, so that both are written in one transaction."""
+        self._loop = asyncio.get_running_loop()
         self._erasing = asyncio.Lock()
         self._leftovers: asyncio.Task[None] | None = None
         self._open = True
