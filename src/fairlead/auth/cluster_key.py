@@ -2,51 +2,45 @@
 (HKDF), each under a label of its own, so that none of them reveals another.
 """
 
-import base64
-import binascii
 from pathlib import Path
-from secrets import token_bytes
+from secrets import token_hex
 from typing import Final, Literal
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from fairlead.model.errors import Damaged
+from fairlead.model.errors import BadRequest
+from fairlead.system.private_files import write_private
 
-Label = Literal["users", "urls", "tickets", "secrets", "peers", "fingerprint"]
-_SECRET_BYTES: Final = 32
-_PREFIX: Final = "fairlead-cluster-key:"
+Label = Literal["users", "urls", "tickets", "secrets"]
+_SHORTEST: Final = 16
 
 
 class ClusterKey:
     def __init__(self, secret: bytes) -> None:
-        self._secret = secret
+        self.secret = secret
 
     @classmethod
     def read(cls, path: Path) -> "ClusterKey":
-        """Read the key file. Raises Damaged if it is missing or is no key."""
+        """Read the key file. Raises BadRequest if it cannot be used."""
         try:
-            text = path.read_text(encoding="ascii").strip()
-            secret = base64.b64decode(text.removeprefix(_PREFIX), altchars=b"-_", validate=True)
-        except FileNotFoundError:
-            raise Damaged(f"There is no cluster key {path}: copy it from another node.", file=str(path)) from None
-        except (binascii.Error, UnicodeDecodeError):
-            text, secret = "", b""
-        if not text.startswith(_PREFIX) or len(secret) != _SECRET_BYTES:
-            raise Damaged(f"{path} is not a cluster key: copy it from another node.", file=str(path))
+            mode, secret = path.stat().st_mode, path.read_bytes().strip()
+        except OSError as error:
+            raise BadRequest(f"The cluster key {path} cannot be read: {error.strerror}.", file=str(path)) from None
+        if mode & 0o077:
+            raise BadRequest(f"Other users can read the cluster key {path}: chmod 600 {path}", file=str(path))
+        if len(secret) < _SHORTEST:
+            raise BadRequest(f"The cluster key {path} is too short: make one with fairlead nodes key.", file=str(path))
         return cls(secret)
 
     def derive(self, label: Label, size: int = 64) -> bytes:
         return HKDF(algorithm=hashes.SHA256(), length=size, salt=b"fairlead cluster key 1", info=label.encode()).derive(
-            self._secret
+            self.secret
         )
 
-    @property
-    def fingerprint(self) -> str:
-        """Names the key without revealing it: nodes with different keys must not work together."""
-        return self.derive("fingerprint", 8).hex()
 
-
-def new_cluster_key() -> str:
-    """The content of a new key file."""
-    return f"{_PREFIX}{base64.urlsafe_b64encode(token_bytes(_SECRET_BYTES)).decode()}\n"
+def make_cluster_key(path: Path) -> None:
+    """Write a new key. BadRequest if the file exists: nodes that have the old key could not talk to this one."""
+    if path.exists():
+        raise BadRequest(f"{path} exists already: copy it to the other nodes.", file=str(path))
+    write_private(path, f"{token_hex(32)}\n".encode())

@@ -13,7 +13,6 @@ from fairlead.auth.cluster_key import ClusterKey
 from fairlead.auth.credentials import Credentials
 from fairlead.auth.keyfile import URLS, KeyFile
 from fairlead.config import Config
-from fairlead.model.errors import BadRequest
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Alone, Documents, NodeInfo, Peers
@@ -23,7 +22,6 @@ from fairlead.sessions.routing import RoutedGateway
 from fairlead.sessions.takeover import SharedFolders, Takeover
 from fairlead.stores.api import GatewayStore
 from fairlead.system.clock import Clock, Timer
-from fairlead.system.sealed_peers import SealedPeers
 from fairlead.system.tasks import TaskSet
 from fairlead.wiring.core import Core
 
@@ -87,7 +85,6 @@ class CellNode:
         core: Core,
         store: GatewayStore,
         credentials: Credentials,
-        key: ClusterKey | None,
         clock: Clock,
         home: str | None,
     ) -> None:
@@ -101,9 +98,7 @@ class CellNode:
         self.alone = isinstance(store.peers, Alone)
         if self.alone:
             return
-        if key is None:
-            raise BadRequest("Several gateways on one store need --cluster-key: make one with fairlead nodes key FILE.")
-        self.peers: Peers = SealedPeers(store.peers, key.derive("peers"))
+        self.peers: Peers = store.peers
         shared = shared_folders(config, home)
         core.registry.keeps_running = lambda folder: not shared.has(folder)
         self.takeover = Takeover(core.registry, self.peers, shared, then=config.on_takeover, random=random.random)

@@ -241,7 +241,7 @@ class RunningGateway:
             secrets_key=key.derive("secrets", 32) if key else b"",
             gateway=lambda: self._node.gateway,
         )
-        self._node = CellNode(config, core, store, credentials, key, clock, env.get("HOME"))
+        self._node = CellNode(config, core, store, credentials, clock, env.get("HOME"))
         await core.notifications.begin()
         plugins = settings.plugin_settings(config, env, sandbox.sandbox, owner)
         private = agents.private_files(kinds)
