@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from fairlead.config.tables import AgentConfig, DoorConfig, McpConfig, ProviderConfig
 from fairlead.model.errors import BadRequest
 
 ENV_PREFIX = "FAIRLEAD_"
@@ -31,46 +32,30 @@ def _about(text: str, **limits: Any) -> msgspec.Meta:
     return msgspec.Meta(description=text, **limits)
 
 
-class McpConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An MCP server that sessions may request by name; only this setting determines what it runs."""
-
-    type: Literal["stdio", "sse", "http"] = "stdio"
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    url: str = ""
-
-
-class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An extra port, on which one client protocol owns the root path."""
-
-    port: Annotated[int, msgspec.Meta(ge=0, le=65535)]
-    static: str = ""
-    public_url: str = ""
-    login: Literal["", "basic", "token"] = ""
-    options: dict[str, str] = {}
-
-
-class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An agent that speaks the Agent Client Protocol. `env`: names of additional environment variables for it."""
-
-    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
-    env: tuple[str, ...] = ()
-
-
-class ProviderConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A program that claudecodeui may start on a terminal by name; `{session}` in `resume` is the conversation."""
-
-    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
-    resume: tuple[str, ...] = ()
-
-
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. Relative paths are relative to the folder where the program was started."""
 
     host: Annotated[str, _about("Address to listen on. All but loopback need TLS or a proxy.")] = "127.0.0.1"
     port: Annotated[int, _about("Port to listen on; 0 chooses a free port.", ge=0, le=65535)] = 7433
     data: Annotated[str, _about("The data folder: the log, the credentials, the lock.")] = ""
+    store: Annotated[
+        str,
+        _about(
+            "Where sessions are stored. sqlite: in the data folder; nats://HOST,HOST,HOST/CELL: on NATS servers, for "
+            "several gateways that act as one."
+        ),
+    ] = "sqlite"
+    store_creds: Annotated[str, _about("Credentials file for the NATS servers.")] = ""
+    node: Annotated[
+        str, _about("Name of this gateway among those that share a store. Empty: the name of the machine.")
+    ] = ""
+    cluster_key: Annotated[
+        str, _about("File with the key that all gateways of a shared store have; each one signs its messages with it.")
+    ] = ""
+    shared: Annotated[
+        tuple[str, ...],
+        _about("Folders with the same path and content on every gateway that names them. Empty: none."),
+    ] = ()
     agent: Annotated[
         str,
         _about(
@@ -248,6 +233,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     log_format: Annotated[Literal["text", "json"], _about("The format of log lines.")] = "text"
 
 
+_PATHS = ("claude_home", "tls_cert", "tls_key", "plugins", "store_creds", "cluster_key")
 _HINTS = get_type_hints(Config, include_extras=True)
 _DEFAULTS = Config()
 
@@ -293,7 +279,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
             values[name], sources[name] = value, "command line"
     config = _convert(values, sources)
     # A gateway leaves the folder where it was started: every path is made absolute here.
-    paths = {name: _absolute(getattr(config, name)) for name in ("claude_home", "tls_cert", "tls_key", "plugins")}
+    paths = {name: _absolute(getattr(config, name)) for name in _PATHS}
     # A name without a folder is looked up in PATH.
     programs = {name: getattr(config, name) for name in ("claude", "shell")}
     paths |= {name: _absolute(program) if "/" in program else program for name, program in programs.items()}
@@ -303,6 +289,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
         data=_absolute(config.data) or str(default_data(env)),
         roots=tuple(map(_absolute, config.roots)) or (env.get("HOME", os.getcwd()),),
         claude_homes=tuple(map(_absolute, config.claude_homes)),
+        shared=tuple(map(_absolute, config.shared)),
         door={name: msgspec.structs.replace(door, static=_absolute(door.static)) for name, door in config.door.items()},
     )
     return Loaded(config, sources, path.absolute())
@@ -390,3 +377,21 @@ def _convert(values: Mapping[str, Any], sources: Mapping[str, str]) -> Config:
             problem = str(error).split(" - at")[0]
             raise BadSetting(name, sources[name], f"{problem}.") from None
     return msgspec.convert(dict(values), Config)
+
+
+__all__ = [
+    "AgentConfig",
+    "BadSetting",
+    "Config",
+    "DoorConfig",
+    "Loaded",
+    "McpConfig",
+    "ProviderConfig",
+    "default_data",
+    "default_file",
+    "default_of",
+    "describe",
+    "load",
+    "names",
+    "type_of",
+]
