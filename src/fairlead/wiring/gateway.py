@@ -3,11 +3,10 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from fairlead.agents.context import WiredKind
 from fairlead.auth.actions import CredentialActions
@@ -17,6 +16,7 @@ from fairlead.auth.credentials import Credentials
 from fairlead.config import Config, default_file
 from fairlead.keeper.access import KeeperAccess
 from fairlead.model.agents import AgentInfo
+from fairlead.model.errors import FairleadError
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.plugins.manager import PluginManager
 from fairlead.server import limits as serving
@@ -31,7 +31,6 @@ from fairlead.server.webui import WebUi
 from fairlead.sessions.dependencies import McpServerSettings
 from fairlead.sessions.process.operation import GatewayOperation
 from fairlead.stores.api import GatewayStore
-from fairlead.stores.sqlite import SqliteStore
 from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
 from fairlead.system.services import ServiceContext
@@ -47,6 +46,7 @@ from fairlead.wiring.core import Core, warn_about_shared_sessions
 from fairlead.wiring.info import GatewayInfo, write_server_file
 from fairlead.wiring.network import Network, open_network
 from fairlead.wiring.services import JoinedServices, service_context
+from fairlead.wiring.stores import open_store
 
 log = logging.getLogger("fairlead")
 
@@ -68,6 +68,7 @@ class RunningGateway:
         self._file = file or default_file(env)
         self._mcp = dict(mcp or {})
         self._clock = SystemClock()
+        self._failure: FairleadError | None = None
         self._keeper: KeeperAccess | None = None
         self._detaches: Callable[[], bool] = lambda: False
         """Whether agents and terminals at the keeper outlive this gateway, asked when it stops."""
@@ -87,9 +88,16 @@ class RunningGateway:
                 announce(running)
             ready.cancel()
             await serving
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         self._runner.stop()
+
+    def _fail(self, failure: FairleadError) -> None:
+        """Stop, and raise this error from `serve`."""
+        self._failure = failure
+        self.stop()
 
     async def _start(self, stack: contextlib.AsyncExitStack, *, alone: bool) -> GatewayInfo:
         """Start all parts. `alone`: the process belongs to the gateway, with its log, its limit of open files and its
@@ -100,7 +108,7 @@ class RunningGateway:
         protocols = discover()
         network = open_network(config, protocols, stack)
         key = cluster_key(config)
-        store = await self._open_store()
+        store = await open_store(config, self._clock, self._fail)
         stack.push_async_callback(store.close)
         credentials = make_credentials(config, store.documents, self._clock, key)
         await credentials.load()
@@ -182,10 +190,6 @@ class RunningGateway:
             doors=tuple(network.doors),
         )
 
-    async def _open_store(self) -> GatewayStore:
-        config = self.config
-        return await SqliteStore.open(Path(config.data), durability=config.durability, spill_above=config.record_bytes)
-
     async def _choose_sandbox(self) -> ChosenSandbox:
         settings.make_settings_folder(self._env)
         chosen = await asyncio.to_thread(agents.choose_sandbox, self.config, self._env, self._file)
@@ -247,22 +251,3 @@ class RunningGateway:
         private = agents.private_files(kinds)
         parts = (uploads, terminals, plugins, TranscriptDatabase(data / TRANSCRIPTS))
         return core, service_context(config, env, core, self._node.gateway, private, parts), kinds, agent
-
-
-@contextlib.asynccontextmanager
-async def running(
-    config: Config, env: Mapping[str, str], mcp: Mapping[str, McpServerSettings] | None = None
-) -> AsyncIterator[GatewayInfo]:
-    """Run a gateway inside this process, for tests and for programs that embed one."""
-    gateway = RunningGateway(config, env, mcp)
-    started: asyncio.Future[GatewayInfo] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(gateway.serve(started.set_result, signals=False))
-    either: set[asyncio.Future[Any]] = {started, task}
-    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    if not started.done():
-        await task
-    try:
-        yield started.result()
-    finally:
-        gateway.stop()
-        await task

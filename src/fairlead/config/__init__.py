@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from fairlead.config.tables import AgentConfig, DoorConfig, McpConfig, ProviderConfig
 from fairlead.model.errors import BadRequest
 
 ENV_PREFIX = "FAIRLEAD_"
@@ -27,46 +28,8 @@ NOT_SETTINGS = frozenset(
 )
 
 
-PATHS = ("claude_home", "tls_cert", "tls_key", "plugins", "cluster_key")
-"""The settings that are paths of files or folders."""
-
-
 def _about(text: str, **limits: Any) -> msgspec.Meta:
     return msgspec.Meta(description=text, **limits)
-
-
-class McpConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An MCP server that sessions may request by name; only this setting determines what it runs."""
-
-    type: Literal["stdio", "sse", "http"] = "stdio"
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    url: str = ""
-
-
-class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An extra port, on which one client protocol owns the root path."""
-
-    port: Annotated[int, msgspec.Meta(ge=0, le=65535)]
-    static: str = ""
-    public_url: str = ""
-    login: Literal["", "basic", "token"] = ""
-    options: dict[str, str] = {}
-
-
-class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An agent that speaks the Agent Client Protocol. `env`: names of additional environment variables for it."""
-
-    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
-    env: tuple[str, ...] = ()
-
-
-class ProviderConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A program that claudecodeui may start on a terminal by name; `{session}` in `resume` is the conversation."""
-
-    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
-    resume: tuple[str, ...] = ()
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,6 +38,27 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     host: Annotated[str, _about("Address to listen on. All but loopback need TLS or a proxy.")] = "127.0.0.1"
     port: Annotated[int, _about("Port to listen on; 0 chooses a free port.", ge=0, le=65535)] = 7433
     data: Annotated[str, _about("The data folder: the log, the credentials, the lock.")] = ""
+    store: Annotated[
+        str,
+        _about(
+            "Where sessions are stored. sqlite: in the data folder; nats://HOST,HOST,HOST/CELL: on NATS servers, for "
+            "several gateways that act as one."
+        ),
+    ] = "sqlite"
+    store_creds: Annotated[str, _about("Credentials file for the NATS servers.")] = ""
+    node: Annotated[
+        str, _about("Name of this gateway among those that share a store. Empty: the name of the machine.")
+    ] = ""
+    cluster_key: Annotated[
+        str, _about("File with the key that all gateways of a shared store have; each one signs its messages with it.")
+    ] = ""
+    shared: Annotated[
+        tuple[str, ...],
+        _about(
+            "Folders with the same path and content on every gateway that names them: another one takes over the "
+            "sessions in them when theirs goes away. The HOME of the agents must be in one too. Empty: none."
+        ),
+    ] = ()
     agent: Annotated[
         str,
         _about(
@@ -172,23 +156,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "off."
         ),
     ] = "auto"
-    node: Annotated[
-        str,
-        _about(
-            "Name of this gateway among several on one store. Empty: the name of the machine.",
-            pattern="^[A-Za-z0-9_-]{0,32}$",
-        ),
-    ] = ""
-    shared: Annotated[
-        tuple[str, ...],
-        _about(
-            "Folders that have the same path and content on every node that names them: another node takes over the "
-            "sessions in them when theirs goes away. The HOME of the agents must be in one too."
-        ),
-    ] = ()
-    cluster_key: Annotated[
-        str, _about("File with the key that all nodes of a cluster share (fairlead nodes key). Empty: one gateway.")
-    ] = ""
     on_takeover: Annotated[
         Literal["wait", "continue"],
         _about(
@@ -284,6 +251,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     log_format: Annotated[Literal["text", "json"], _about("The format of log lines.")] = "text"
 
 
+_PATHS = ("claude_home", "tls_cert", "tls_key", "plugins", "store_creds", "cluster_key")
 _HINTS = get_type_hints(Config, include_extras=True)
 _DEFAULTS = Config()
 
@@ -329,7 +297,7 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
             values[name], sources[name] = value, "command line"
     config = _convert(values, sources)
     # A gateway leaves the folder where it was started: every path is made absolute here.
-    paths = {name: _absolute(getattr(config, name)) for name in PATHS}
+    paths = {name: _absolute(getattr(config, name)) for name in _PATHS}
     # A name without a folder is looked up in PATH.
     programs = {name: getattr(config, name) for name in ("claude", "shell")}
     paths |= {name: _absolute(program) if "/" in program else program for name, program in programs.items()}
@@ -427,3 +395,21 @@ def _convert(values: Mapping[str, Any], sources: Mapping[str, str]) -> Config:
             problem = str(error).split(" - at")[0]
             raise BadSetting(name, sources[name], f"{problem}.") from None
     return msgspec.convert(dict(values), Config)
+
+
+__all__ = [
+    "AgentConfig",
+    "BadSetting",
+    "Config",
+    "DoorConfig",
+    "Loaded",
+    "McpConfig",
+    "ProviderConfig",
+    "default_data",
+    "default_file",
+    "default_of",
+    "describe",
+    "load",
+    "names",
+    "type_of",
+]
