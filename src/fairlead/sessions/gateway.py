@@ -120,6 +120,8 @@ class SessionGateway:
         return found.session
 
     async def _create(self, who: Identity, command: cmd.Create) -> cmd.Reply:
+        if command.node not in ("", self.store.node):
+            raise NotFound("node", command.node)
         kind = self.services.kind(command.agent)
         source = sources.source_of(who, await self._depth_of(who))
         if who.session:

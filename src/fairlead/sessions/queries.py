@@ -151,7 +151,7 @@ class QueryHandler:
         state, log_id, head = await self.registry.peek(session)
         loaded = self.registry.loaded(session)
         return q.SessionView(
-            summary=state.summary(),
+            summary=msgspec.structs.replace(state.summary(), node=await self.registry.node_of(session)),
             log_id=log_id,
             head=head,
             turn=state.turn if loaded is None else loaded.core.interpreter.turn,

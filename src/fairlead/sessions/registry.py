@@ -123,6 +123,11 @@ class Registry:
             home = summary.node if summary is not None and summary.state == TRANSCRIPT else ""
         return "" if home == store.node else home
 
+    async def node_of(self, session: SessionId) -> str:
+        """The name of a session's home, as lists show it; empty in a store of one node."""
+        store = self.services.store
+        return "" if isinstance(store.peers, Alone) else await self.home(session) or store.node
+
     async def log_position(self, session: SessionId) -> tuple[str, int]:
         found = self._sessions.get(session)
         if found is not None:

@@ -5,6 +5,7 @@ from typing import Final
 from fairlead.clients.native import (
     admin,
     insight,
+    nodes,
     notices,
     operation,
     overview,
@@ -43,6 +44,7 @@ _MODULES: Final = (
     notices,
     insight,
     operation,
+    nodes,
 )
 ROUTES: Final = (*(route for module in _MODULES for route in module.routes), *routes)
 

@@ -17,7 +17,8 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class CreateSession(Body, frozen=True, kw_only=True):
-    """`session` is the new session's id, generated if omitted; `text` or `content` is the first message."""
+    """`session` is the new session's id, generated if omitted; `text` or `content` is the first message. `node`: the
+    gateway of a cluster on which its agent runs; empty: one that has the folder."""
 
     session: str | None = None
     cwd: str = ""
@@ -25,6 +26,7 @@ class CreateSession(Body, frozen=True, kw_only=True):
     agent: str = ""
     settings: Settings = Settings()
     resume: str = ""
+    node: str = ""
     text: str | None = None
     content: list[Any] | None = None
 

@@ -1,0 +1,62 @@
+"""Handlers of the service calls on nodes."""
+
+import logging
+
+from fairlead.model.auth import Identity
+from fairlead.model.errors import Busy, NotAllowed, NotFound
+from fairlead.model.store import Alone
+from fairlead.model.web.requests import ServiceHandlers
+from fairlead.sessions.api.nodes import AdoptSession, ListNodes, NodeView
+from fairlead.sessions.gateway import SessionGateway
+from fairlead.sessions.takeover import AWAY
+
+logger = logging.getLogger("fairlead.nodes")
+
+
+class NodeService:
+    def __init__(self, gateway: SessionGateway) -> None:
+        self._gateway = gateway
+        self._store = gateway.store
+
+    def handlers(self) -> ServiceHandlers:
+        return {ListNodes: self.list, AdoptSession: self.adopt}
+
+    async def list(self, who: Identity, action: ListNodes) -> tuple[NodeView, ...]:
+        peers = self._store.peers
+        return tuple(
+            NodeView(
+                name=node.name,
+                here=node.name == peers.node,
+                alive=node.name == peers.node or node.alive,
+                since=node.since,
+                suspended=node.name == peers.node and peers.suspended,
+                version=node.info.version,
+                url=node.info.url,
+                roots=node.info.roots,
+                shared=node.info.shared,
+                agents=node.info.agents,
+                max_agents=node.info.max_agents,
+                policy=node.info.policy,
+            )
+            for node in peers.nodes()
+        )
+
+    async def adopt(self, who: Identity, action: AdoptSession) -> None:
+        if not who.may("admin"):
+            raise NotAllowed("Adopting a session needs the scope admin.", scope="admin")
+        registry, peers = self._gateway.registry, self._store.peers
+        home = await registry.home(action.session)
+        if not home:
+            raise Busy("The session is on this node already.", session=action.session)
+        if isinstance(peers, Alone) or peers.lives(home):
+            raise Busy(f"The node {home} is there: its sessions stay with it.", session=action.session, node=home)
+        summary = await self._store.summary(action.session)
+        if summary is None or summary.deleted or not await self._store.home(action.session):
+            # A session that is only a transcript has no log to go on with.
+            raise NotFound("session with a log", action.session)
+        self._gateway.resolve_folder(summary.cwd)
+        session = await registry.get(action.session, take=True)
+        await session.supervisor.close_lost(AWAY, AWAY)
+        session.supervisor.schedule_next()
+        extra = {"session": action.session, "node": home, "who": who.name}
+        logger.warning("session adopted", extra=extra)
