@@ -104,7 +104,13 @@ class CellNode:
         self.takeover = Takeover(core.registry, self.peers, shared, then=config.on_takeover, random=random.random)
         self._routed = RoutedGateway(core.gateway, self.peers, self.takeover)
         self.gateway = self._routed
-        self._follower = LogFollower(store, core.registry.followed, core.changes.notify, core.dependencies.sight_lost)
+        self._follower = LogFollower(
+            store,
+            core.registry.followed,
+            core.changes.notify,
+            core.dependencies.sight_lost,
+            core.notifications.runs.followed,
+        )
         self.isolation = Isolation(self.peers, clock, config.alone_s, credentials)
 
     def start(self, stack: contextlib.AsyncExitStack) -> None:

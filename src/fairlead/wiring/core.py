@@ -94,6 +94,7 @@ class Core:
             caller=HttpClient(clock, networks(config.notify_private)),
             public_url=config.public_url,
             secrets_key=secrets_key,
+            peers=store.peers,
         )
         self.read_state = ReadState(
             store.documents, self.changes.notify, lambda session: self.registry.watching(session)

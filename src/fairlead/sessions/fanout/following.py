@@ -22,7 +22,8 @@ log = logging.getLogger("fairlead.watch")
 
 class LogFollower:
     """`hub_of` returns the hub of a session that is not loaded here and has subscriptions, if any; `notify` receives
-    the changes for lists, `sight_lost` the identities that no longer see a session."""
+    the changes for lists, `sight_lost` the identities that no longer see a session, `turn_ended` the sessions of which
+    a turn has ended."""
 
     def __init__(
         self,
@@ -30,11 +31,13 @@ class LogFollower:
         hub_of: Callable[[SessionId], Hub | None],
         notify: Callable[[SessionId, What], None],
         sight_lost: Callable[[Callable[[Identity], bool]], None],
+        turn_ended: Callable[[SessionId], None] = lambda session: None,
     ) -> None:
         self._store = store
         self._hub_of = hub_of
         self._notify = notify
         self._sight_lost = sight_lost
+        self._turn_ended = turn_ended
         self._waiting: dict[SessionId, LogChange | None] = {}
         """Sessions whose entries are being read, and the change that came meanwhile."""
         self.tasks = TaskSet()
@@ -52,6 +55,8 @@ class LogFollower:
             self._notify(change.session, "deleted")
         for what in changes_of_kinds(change.kinds):
             self._notify(change.session, what)
+        if "turn.ended" in change.kinds:
+            self._turn_ended(change.session)
         hub = self._hub_of(change.session)
         if hub is None or change.erased:
             return
