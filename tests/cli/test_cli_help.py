@@ -24,7 +24,7 @@ PROMISED = {
     "hand-over",
     "share",
     "terminal",
-    *("plugins enable", "plugins disable", "agents add"),
+    *("plugins enable", "plugins disable", "agents add", "nodes key", "nodes adopt"),
     *("claude", "wrap", "shim install"),
     *("stop", "drain", "service install", "service status", "service uninstall", "keeper run"),
 }

@@ -24,10 +24,22 @@ from fairlead.model.commands import (
     Steer,
 )
 from fairlead.model.content import TextBlock
-from fairlead.model.errors import NodeAway, NotFound, OutsideRoots, OwnedElsewhere, Stale, Unavailable
+from fairlead.model.errors import (
+    Busy,
+    Fenced,
+    NodeAway,
+    NotAllowed,
+    NotFound,
+    OutsideRoots,
+    OwnedElsewhere,
+    Stale,
+    Unavailable,
+)
 from fairlead.model.gateway import Cursor
 from fairlead.model.ids import RequestId
 from fairlead.model.store import TRANSCRIPT, Summary
+from fairlead.sessions.api.nodes import AdoptSession, ListNodes
+from fairlead.sessions.nodes import NodeService
 from fairlead.sessions.routing import COMMAND
 from fairlead.sessions.takeover import CONTINUE, KILL_AFTER_S, PAUSE_S
 from patience import PATIENCE
@@ -479,3 +491,36 @@ async def test_a_transcript_of_another_node_is_opened_there_or_not_at_all(
     await home.cell.kill("home")
     with pytest.raises(NodeAway):
         await other.routed.ask(ANN, q.GetSession(SESSION))
+
+
+# --- adoption by an admin
+
+
+async def test_a_session_is_adopted_only_if_its_node_is_away_and_by_an_admin(
+    home: CellHarness, other: CellHarness
+) -> None:
+    agent = await home.working()
+    service = NodeService(other.gateway)
+    adopt = service.handlers()[AdoptSession]
+    with pytest.raises(Busy, match="is there"):
+        await adopt(ANN, AdoptSession(SESSION))
+    await home.cell.kill("home")
+    with pytest.raises(NotAllowed):
+        await adopt(BOB, AdoptSession(SESSION))
+    await adopt(ANN, AdoptSession(SESSION))
+    assert await other.store.home(SESSION) == "other"
+    with pytest.raises(Busy, match="on this node already"):
+        await adopt(ANN, AdoptSession(SESSION))
+    await other.send("go on")
+    successor = await other.kind.launched()
+    assert await successor.prompted() == "go on"
+    with pytest.raises(Fenced):
+        await agent.text("too late")
+    await home.until(lambda: agent.gone)
+
+
+async def test_the_nodes_are_listed_with_their_folders(home: CellHarness, other: CellHarness) -> None:
+    await home.cell.kill("home")
+    one, two = await NodeService(other.gateway).handlers()[ListNodes](BOB, ListNodes())
+    assert (one.name, one.alive, one.here, one.roots) == ("home", False, False, home.services.policy.roots)
+    assert (two.name, two.alive, two.here) == ("other", True, True)

@@ -3,6 +3,7 @@
 import logging
 
 from fairlead.model.auth import Identity
+from fairlead.model.commands import Reply
 from fairlead.model.errors import Busy, NotAllowed, NotFound
 from fairlead.model.store import Alone
 from fairlead.model.web.requests import ServiceHandlers
@@ -41,7 +42,7 @@ class NodeService:
             for node in peers.nodes()
         )
 
-    async def adopt(self, who: Identity, action: AdoptSession) -> None:
+    async def adopt(self, who: Identity, action: AdoptSession) -> Reply:
         if not who.may("admin"):
             raise NotAllowed("Adopting a session needs the scope admin.", scope="admin")
         registry, peers = self._gateway.registry, self._store.peers
@@ -60,3 +61,4 @@ class NodeService:
         session.supervisor.schedule_next()
         extra = {"session": action.session, "node": home, "who": who.name}
         logger.warning("session adopted", extra=extra)
+        return Reply(session=action.session, seq=session.core.log.head)

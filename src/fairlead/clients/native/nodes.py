@@ -2,8 +2,8 @@
 
 import msgspec
 
+from fairlead.model.commands import Reply
 from fairlead.model.ids import session_id
-from fairlead.model.web.requests import Response
 from fairlead.model.web.routes import Request, Routes, Steps, json_response
 from fairlead.sessions.api.nodes import AdoptSession, ListNodes, NodeView
 
@@ -20,9 +20,8 @@ def list_nodes(request: Request) -> Steps:
     return json_response(NodeList((yield ListNodes())))
 
 
-@routes.post("/v1/sessions/{session}/adopt", "admin", "sessions.adopt", status=204)
+@routes.post("/v1/sessions/{session}/adopt", "admin", "sessions.adopt", answer=Reply)
 def adopt(request: Request) -> Steps:
     """Continue a session on this node whose own node is away and does not come back. Files that are not here are lost,
     and so is the agent's own memory of the conversation, unless its home is shared."""
-    yield AdoptSession(session_id(request.params["session"]))
-    return Response(status=204)
+    return json_response((yield AdoptSession(session_id(request.params["session"]))))

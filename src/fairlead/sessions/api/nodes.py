@@ -2,6 +2,7 @@
 
 import msgspec
 
+from fairlead.model.commands import Reply
 from fairlead.model.ids import SessionId
 from fairlead.model.web.requests import ServiceCall
 
@@ -29,7 +30,7 @@ class ListNodes(ServiceCall["tuple[NodeView, ...]"], frozen=True):
     """-> all known nodes by name; a gateway on one machine is the only one"""
 
 
-class AdoptSession(ServiceCall[None], frozen=True):
+class AdoptSession(ServiceCall[Reply], frozen=True):
     """Make this node the home of a session whose node is away and does not come back. What only that node had is lost:
     the files of the session's folder that are not here, and the agent's own memory of the conversation."""
 
