@@ -32,7 +32,7 @@ from fairlead.model.web.routes import (
     SessionStream,
 )
 from fairlead.model.web.session_changes import ChangeListenerHandle
-from fairlead.model.web.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
+from fairlead.model.web.sockets import AcceptedSubprotocol, Handshake, SocketRoute
 from fairlead.server.access import STORE_AWAY, AccessControl, allow_cross_origin
 from fairlead.server.asgi import Receive, Scope, Send
 from fairlead.server.dispatch import Dispatcher
@@ -55,6 +55,7 @@ from fairlead.server.session_streams import SessionStreams
 from fairlead.server.shares import CredentialShare, CredentialShares, HeldBody
 from fairlead.server.socket_services import SocketServices
 from fairlead.server.sockets import SocketEndpoint, SocketHost
+from fairlead.server.tunnel import Tunnel
 from fairlead.server.websocket.connection import EXTENSION, ConnectionOptions
 from fairlead.server.websocket.protocol import run_endpoint
 from fairlead.system.clock import Clock, within
@@ -88,6 +89,7 @@ class AppConfig:
     belong to a client protocol. `door`: the single protocol is served at the root. `options` are defaults for query
     parameters. `basic`: browsers sign in by HTTP Basic. `shares` counts the open connections of each credential, over
     all ports; by default the application creates it from `limits`. `closed`: this node takes no connections now.
+    `tunnel`: the way to sockets that other nodes serve.
     """
 
     protocols: Sequence[ClientProtocol]
@@ -106,12 +108,14 @@ class AppConfig:
     limits: ServerLimits = DEFAULT_LIMITS
     fresh: Callable[[], str] = lambda: str(uuid4())
     closed: Callable[[], bool] = lambda: False
+    tunnel: Tunnel | None = None
 
 
 class App:
     def __init__(self, parts: AppConfig) -> None:
         served = sorted(protocol.name for protocol in parts.protocols)
         place = at_door if parts.door else at_main_port
+        self.protocols = parts.protocols
         placed = [place(protocol) for protocol in parts.protocols]
         self.table = RouteTable([own_protocol("" if parts.door else parts.version, served), *placed, *parts.inbound])
         self._streams = SessionStreams(parts.gateway, parts.credentials, parts.clock)
@@ -127,7 +131,7 @@ class App:
         self._access = AccessControl(parts.allowed_origins, parts.credentials)
         limits = parts.limits
         self._shares = parts.shares or CredentialShares(open_per_credential(limits), limits.bytes_per_credential)
-        self._sockets = SocketHost(self.dispatcher, parts.clock, parts.limits, parts.fresh, services)
+        self.sockets = SocketHost(self.dispatcher, parts.clock, parts.limits, parts.fresh, services)
         self._stopping = asyncio.Event()
         self._listening: set[ChangeListenerHandle] = set()
 
@@ -362,7 +366,7 @@ class App:
         except TooMany as error:
             return self._refused(AccessRefused(error.status, error.code, error.message), match)
         compress = bool(route.compress_query) and opening.query.get(route.compress_query) == "1"
-        endpoint = SocketEndpoint(conversation, who, self._sockets, name=route.name, peer=head.peer, compress=compress)
+        endpoint = SocketEndpoint(conversation, who, self.sockets, name=route.name, peer=head.peer, compress=compress)
         most = route.message_limit or parts.limits.message_bytes
         options = ConnectionOptions(max_message=most, compress=compress, share=share)
         detach = parts.credentials.attach(who, endpoint.on_revoked, endpoint.ask_to_reconnect)
@@ -371,24 +375,21 @@ class App:
             detach()
             give_back()
 
-        check = None if route.check is None else route.check(opening)
-        return (
-            endpoint,
-            options,
-            opening.subprotocol or None,
-            leave,
-            None if check is None and not verdict.ticket else partial(self._checked, match, head, verdict, check),
-        )
+        waits = route.check is not None or verdict.ticket or route.place == "session"
+        check = partial(self._checked, match, opening, verdict.ticket) if waits else None
+        return endpoint, options, opening.subprotocol or None, leave, check
 
     async def _checked(
-        self, match: RouteMatch[SocketRoute], head: Head, verdict: AccessAllowed, check: Check | None
+        self, match: RouteMatch[SocketRoute], opening: Handshake, ticket: str
     ) -> Response | AcceptedSubprotocol | None:
-        path = match.route.path
+        route, path, tunnel = match.route, match.route.path, self._parts.tunnel
         try:
-            refused = await self._access.spend(head, verdict.ticket) if verdict.ticket else None
+            refused = await self._access.spend(opening.head, ticket) if ticket else None
             if refused is not None:
                 return self._refused(refused, match)
-            return None if check is None else await self.dispatcher.drive(verdict.identity, check)
+            if tunnel is not None and route.place == "session" and (home := await tunnel.home(match.params["session"])):
+                return await tunnel.open(home, route, opening)
+            return None if route.check is None else await self.dispatcher.drive(opening.who, route.check(opening))
         except FairleadError as error:
             return error_response(error)
         except Exception as error:

@@ -16,6 +16,8 @@ from fairlead.config import Config
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Alone, Documents, NodeInfo, Peers
+from fairlead.server.app import App
+from fairlead.server.tunnel import TOPIC, Tunnel, TunnelServer
 from fairlead.sessions.api.read_state import SPACE as READ
 from fairlead.sessions.fanout.following import LogFollower
 from fairlead.sessions.routing import RoutedGateway
@@ -92,6 +94,7 @@ class CellNode:
         self._core = core
         self._store = store
         self._clock = clock
+        self._credentials = credentials
         self._home = home
         self._tasks = TaskSet()
         self.gateway: Gateway = core.gateway
@@ -128,6 +131,20 @@ class CellNode:
         stack.push_async_callback(self.takeover.stop)
         stack.callback(self.peers.on_change(self.isolation.changed))
         stack.callback(self._store.documents.listen(READ, self._on_read))
+
+    def tunnel(self) -> Tunnel | None:
+        """The way to sockets that other nodes serve."""
+        return None if self.alone else Tunnel(self._home_of, lambda node, hello: self.peers.dial(node, TOPIC, hello))
+
+    async def _home_of(self, session: str) -> str:
+        known = await self._core.gateway.ownership.resolve_id(SessionId(session.lower()))
+        return await self._core.registry.home(known)
+
+    def serve_sockets(self, app: App, stack: contextlib.AsyncExitStack) -> None:
+        """Serve the sockets of clients of other nodes."""
+        if not self.alone:
+            server = TunnelServer(app.protocols, app.sockets, self._credentials, version("fairlead"))
+            stack.callback(self.peers.accept(TOPIC, server.serve))
 
     @property
     def closed(self) -> bool:

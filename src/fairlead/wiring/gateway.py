@@ -169,9 +169,12 @@ class RunningGateway:
             limits=limits,
             shares=CredentialShares(serving.open_per_credential(limits), limits.bytes_per_credential),
             closed=lambda: self._node.closed,
+            tunnel=self._node.tunnel(),
         )
         behind = [(door, door.app(parts)) for door in network.doors]
-        self._runner = ServerRunner(App(parts), network.binding, network.sockets, self._clock, limits, behind)
+        app = App(parts)
+        self._node.serve_sockets(app, stack)
+        self._runner = ServerRunner(app, network.binding, network.sockets, self._clock, limits, behind)
         terminals = context.get(TerminalRegistry)
         if self._keeper is not None:
             await keeping.restore(self._keeper, config, core, terminals, credentials)
