@@ -41,7 +41,7 @@ async def make_store(tmp_path: Path, servers: NatsServers) -> AsyncIterator[Nats
 
 def losing(store: NatsStore, monkeypatch: pytest.MonkeyPatch, part: str, count: int) -> list[str]:
     """Lose the answers to the next `count` messages to subjects with `part`."""
-    real = store._js.client.request
+    real = store._js.request
     lost: list[str] = []
 
     async def request(subject: str, *rest: Any, **more: Any) -> Any:
@@ -51,7 +51,7 @@ def losing(store: NatsStore, monkeypatch: pytest.MonkeyPatch, part: str, count: 
             raise TimeoutError
         return answer
 
-    monkeypatch.setattr(store._js.client, "request", request)
+    monkeypatch.setattr(store._js, "request", request)
     return lost
 
 
@@ -153,7 +153,7 @@ async def test_a_message_of_nobody_changes_nothing(make_store: NatsStores) -> No
     head = await store.append(lease, batch(1), head)
     forged = m.encode(m.Append("a", lease.epoch, head, batch(2)))
     for body in (forged, b"not a message"):
-        await store._js.client.request(store._names.log(session), body, timeout=5)
+        await store._js.request(store._names.log(session), body)
     assert await store.append(lease, batch(2, 3), head) == 3
     await other.caught_up(session)
     for reader in (store, other):

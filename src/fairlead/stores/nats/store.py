@@ -99,6 +99,8 @@ class NatsStore(SqliteStore):
         self._names = names
         self._background: set[asyncio.Task[Any]] = set()
         self._followers: list[Callable[[port.LogChange], None]] = []
+        self._is_ready = False
+        """Whether the whole stream was applied: before that, the fork that shows an erased log may not be here yet."""
         self._parts: dict[str, list[bytes]] = {}
         self._first: dict[str, StoredMessage] = {}
         self._objects = Objects(js, names)
@@ -151,6 +153,7 @@ class NatsStore(SqliteStore):
         self._journal.follower = Follower(self._js, stream, f"{self._names.live_log}.*", self._apply_messages, position)
         await self._journal.follower.start()
         await self._journal.follower.reached(last, timeout_s=24 * 3600)
+        self._is_ready = True
         await self._bucket.start()
         await self._peers.start()
         await self.presence.start()
@@ -282,7 +285,7 @@ class NatsStore(SqliteStore):
     def _tell(self, message: m.ChainMessage, change: port.LogChange | None) -> None:
         if change is None:
             return
-        if change.erased:
+        if change.erased and self._is_ready:
             self._spawn(self._resume_erasing())
         if getattr(message.op, "node", "") != self.node or change.erased:
             for heard in tuple(self._followers):
