@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.model.errors import BadRequest, FolderInUse, TooLarge
+from fairlead.model.errors import BadRequest, Damaged, FolderInUse, NotFound, TooLarge
 from fairlead.model.ids import SessionId
 from fairlead.model.store import (
     TRANSCRIPT,
@@ -22,8 +22,10 @@ from fairlead.model.store import (
 )
 from fairlead.notifications.api.resources import StoredResource
 from fairlead.stores.nats.connection import Address, read_address
+from fairlead.stores.nats.mending import mend
 from fairlead.stores.nats.moving import move_to_cell, move_to_sqlite
 from fairlead.stores.nats.store import NatsOptions, NatsStore
+from fairlead.stores.nats.verifying import verify
 from fairlead.stores.sqlite import SqliteStore
 from fairlead_testing.store_conformance import batch, new_session, read_all
 from stores.nats_servers import NatsServers
@@ -205,3 +207,80 @@ async def test_only_a_folder_of_a_cell_is_taken_out_of_it(tmp_path: Path, addres
     await (await SqliteStore.open(tmp_path / "data")).close()
     with pytest.raises(BadRequest, match="does not belong"):
         await move_to_sqlite(tmp_path / "data", address, OPTIONS)
+
+
+# --- comparing and mending
+
+
+async def test_nodes_are_compared_log_by_log(tmp_path: Path, address: Address) -> None:
+    one = await NatsStore.join(tmp_path / "one", address, OPTIONS)
+    two = await NatsStore.join(tmp_path / "two", address, NatsOptions(node="two", key=OPTIONS.key))
+    sessions = [new_session() for _ in range(3)]
+    for session in sessions:
+        lease, _, head = await one.claim(session)
+        await one.append(lease, batch(1, 2), head)
+        await two.caught_up(session)
+    verdict = await verify(address, OPTIONS)
+    assert (verdict.nodes, verdict.silent, verdict.different) == ({"one": 3, "two": 3}, {}, {})
+    await two._writer.do(lambda db: db.execute("update entries set event = '{}' where seq = 2 and log = 1") and None)
+    verdict = await verify(address, OPTIONS)
+    assert list(verdict.different) == [sessions[0]]
+    await two.presence.close(goodbye=False)
+    two.presence._task = None
+    await two.close()
+    verdict = await verify(address, OPTIONS)
+    assert (verdict.nodes, list(verdict.silent)) == ({"one": 3}, ["two"])
+    await one.close()
+
+
+async def test_what_the_servers_lost_is_published_again(tmp_path: Path, address: Address) -> None:
+    store = await NatsStore.join(tmp_path / "one", address, OPTIONS)
+    lost, fine, erased, changed = (new_session() for _ in range(4))
+    ids = {}
+    for session in (lost, fine, erased, changed):
+        lease, ids[session], head = await store.claim(session)
+        await store.append(lease, batch(1, 2, summary=Summary(session=session, title=session)), head)
+    await store.erase(erased)
+    names = store._names
+    for session in (lost, erased, changed):
+        await store._js.purge(names.log_stream, names.log(session))
+    await store.close()
+    # Another node has written to a session since.
+    other = await NatsStore.join(tmp_path / "two", address, NatsOptions(node="two", key=OPTIONS.key))
+    lease, _, head = await other.claim(changed)
+    await other.append(lease, Batch(entries=(Entry(1, 0, 1, "text", b'{"text":"other"}'),)), head)
+    await other.close()
+    db = sqlite3.connect(tmp_path / "one" / "fairlead.db")
+    db.execute("update chains set last = last + 100 where session = ?", (changed,))
+    db.commit()
+    db.close()
+    done = await mend(tmp_path / "one", address, OPTIONS)
+    assert (sorted(done.mended), done.refused) == (sorted([lost, erased]), [changed])
+    again = await NatsStore.join(tmp_path / "one", address, OPTIONS)
+    lease, log_id, head = await again.claim(lost)
+    assert (log_id, head) == (ids[lost], 2)
+    await again.append(lease, batch(3), head)
+    late = await NatsStore.join(tmp_path / "three", address, NatsOptions(node="three", key=OPTIONS.key))
+    assert [entry.seq for entry in await read_all(late, lost)] == [1, 2, 3]
+    assert (await late.read(lost, 0, 1)).log_id == ids[lost]
+    tombstone = await late.summary(erased)
+    assert tombstone is not None
+    assert tombstone.deleted
+    await late.close()
+    await again.close()
+    with pytest.raises(NotFound):
+        await mend(tmp_path / "one", address, OPTIONS, new_session())
+
+
+async def test_a_node_stops_at_the_start_if_the_servers_have_lost_messages(tmp_path: Path, address: Address) -> None:
+    store = await NatsStore.join(tmp_path / "one", address, OPTIONS)
+    await store.claim(new_session())
+    await store.close()
+    db = sqlite3.connect(tmp_path / "one" / "fairlead.db")
+    db.execute("update positions set seq = seq + 1000")
+    db.commit()
+    db.close()
+    with pytest.raises(Damaged, match="storage mend --all"):
+        await NatsStore.join(tmp_path / "one", address, OPTIONS)
+    await mend(tmp_path / "one", address, OPTIONS)
+    await (await NatsStore.join(tmp_path / "one", address, OPTIONS)).close()

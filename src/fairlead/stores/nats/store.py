@@ -22,6 +22,7 @@ from fairlead.stores.nats.applying import Applied, ApplyMessages, known
 from fairlead.stores.nats.bucket import Bucket
 from fairlead.stores.nats.cell import read_cell
 from fairlead.stores.nats.connection import TRANSIENT, Address, JetStream, StoredMessage, connect, make_streams
+from fairlead.stores.nats.digests import DIGESTS, digests
 from fairlead.stores.nats.documents import NatsDocuments
 from fairlead.stores.nats.folding import Folding
 from fairlead.stores.nats.follower import Follower
@@ -134,8 +135,9 @@ class NatsStore(SqliteStore):
             self._remove_hidden,
             lambda: self.peers.leads(),
         )
-        self._peers = NatsPeers(js.client, names, self.node, options.key, self.presence, self._clock)
+        self._peers: NatsPeers = NatsPeers(js.client, names, self.node, options.key, self.presence, self._clock)
         self.peers = self._peers
+        self._peers.serve(DIGESTS, self._digests)
 
     async def _start(self) -> None:
         stream = self._names.log_stream
@@ -317,6 +319,9 @@ class NatsStore(SqliteStore):
         return asyncio.run_coroutine_threadsafe(self._objects.get(name), self._loop).result()
 
     # --- helpers
+
+    async def _digests(self, node: str, body: bytes) -> bytes:
+        return msgspec.msgpack.encode(await self._readers.do(digests))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
