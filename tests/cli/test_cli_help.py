@@ -27,6 +27,7 @@ PROMISED = {
     *("plugins enable", "plugins disable", "agents add", "nodes key", "nodes adopt"),
     *("claude", "wrap", "shim install"),
     *("stop", "drain", "service install", "service status", "service uninstall", "keeper run"),
+    *("storage move", "storage verify", "storage mend"),
 }
 
 PASSES_ALL = "fairlead claude"

@@ -55,14 +55,14 @@ async def test_two_gateways_show_each_others_sessions(tmp_path: Path) -> None:
                 while not (listed := (await call(client, b, "/sessions"))["sessions"]) or not listed[0]["turns"]:
                     await asyncio.sleep(0.05)
                 assert (listed[0]["session"], listed[0]["node"]) == (session, "a")
-                there = await call(client, a, f"/sessions/{session}/events?limit=1000")
-                while (here := await call(client, b, f"/sessions/{session}/events?limit=1000")) != there:
+                page = f"/sessions/{session}/events?limit=1000"
+                while (here := await call(client, b, page)) != await call(client, a, page):
                     await asyncio.sleep(0.05)
                 while not (hits := (await call(client, b, "/search?q=hello"))["hits"]):
                     await asyncio.sleep(0.05)
                 assert {hit["session"] for hit in hits} == {session}
             async with gateway(tmp_path, "a", servers) as again:
-                later = await call(client, again, f"/sessions/{session}/events?limit=1000")
+                later = await call(client, again, page)
                 assert later["log_id"] == here["log_id"]
                 assert later["events"][: len(here["events"])] == here["events"]
     finally:

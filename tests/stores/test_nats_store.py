@@ -41,7 +41,8 @@ async def make_store(tmp_path: Path, servers: NatsServers) -> AsyncIterator[Nats
 
 def losing(store: NatsStore, monkeypatch: pytest.MonkeyPatch, part: str, count: int) -> list[str]:
     """Lose the answers to the next `count` messages to subjects with `part`."""
-    real, lost = store._js.client.request, []
+    real = store._js.request
+    lost: list[str] = []
 
     async def request(subject: str, *rest: Any, **more: Any) -> Any:
         answer = await real(subject, *rest, **more)
@@ -50,7 +51,7 @@ def losing(store: NatsStore, monkeypatch: pytest.MonkeyPatch, part: str, count: 
             raise TimeoutError
         return answer
 
-    monkeypatch.setattr(store._js.client, "request", request)
+    monkeypatch.setattr(store._js, "request", request)
     return lost
 
 
@@ -100,6 +101,31 @@ async def test_an_append_that_was_refused_is_not_taken_for_stored(
     assert seqs(await read_all(heir, session)) == [1]
 
 
+async def test_a_swap_with_an_old_value_loses_though_the_new_one_has_arrived(
+    make_store: NatsStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The revision that is the condition is never newer than the value that was read."""
+    store, other = await make_store("a"), await make_store("b")
+    await store.documents.put("s", "k", 1)
+    assert await other.documents.get("s", "k") == 1
+    held, applying, writer = asyncio.Event(), asyncio.Event(), other._bucket._writer
+
+    class Late:
+        async def do(self, call: Any) -> Any:
+            applying.set()
+            await held.wait()
+            return await writer.do(call)
+
+    monkeypatch.setattr(other._bucket, "_writer", Late())
+    await store.documents.put("s", "k", 2)
+    await applying.wait()
+    swap = asyncio.ensure_future(other.documents.swap("s", "k", 3, 1))
+    await asyncio.wait({swap}, timeout=0.3)
+    held.set()
+    assert await swap is False
+    assert await other.documents.get("s", "k") == 2
+
+
 async def test_messages_that_do_not_come_live_are_read(make_store: NatsStores, monkeypatch: pytest.MonkeyPatch) -> None:
     store, other, session = await make_store("a"), await make_store("b"), new_session()
     real, number = other._journal.follower._received, 0
@@ -127,7 +153,7 @@ async def test_a_message_of_nobody_changes_nothing(make_store: NatsStores) -> No
     head = await store.append(lease, batch(1), head)
     forged = m.encode(m.Append("a", lease.epoch, head, batch(2)))
     for body in (forged, b"not a message"):
-        await store._js.client.request(store._names.log(session), body, timeout=5)
+        await store._js.request(store._names.log(session), body)
     assert await store.append(lease, batch(2, 3), head) == 3
     await other.caught_up(session)
     for reader in (store, other):

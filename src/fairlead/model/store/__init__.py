@@ -13,7 +13,7 @@ An adapter does NOT guarantee that reads see an append of another process at onc
 entries named in `drop` are gone before `append` returns.
 """
 
-from fairlead.model.store.documents import DocumentHeard, Documents
+from fairlead.model.store.documents import HERE, DocumentHeard, Documents
 from fairlead.model.store.peers import Alone, Channel, Node, NodeInfo, Peers, Stop
 from fairlead.model.store.port import Store
 from fairlead.model.store.types import (
@@ -44,6 +44,7 @@ from fairlead.model.store.types import (
 )
 
 __all__ = [
+    "HERE",
     "TRANSCRIPT",
     "Alone",
     "Batch",

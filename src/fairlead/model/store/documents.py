@@ -1,12 +1,21 @@
 """Small documents outside the logs."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from fairlead.model.store.peers import Stop
 
 DocumentHeard = Callable[[str, Any | None], None]
 """Receives a change of a document: (key, value); None: it is gone."""
+
+
+HERE: Final = frozenset(
+    {
+        *("children", "plugins", "plugin-children", "transcripts", "transcript-roots", "transcript-filling"),
+        *("archive", "folders", "folders.marks", "desk-links", "consent"),
+    }
+)
+"""The spaces that are kept in `Store.here`: facts about one machine."""
 
 
 class Documents(Protocol):

@@ -82,11 +82,14 @@ class ApplyMessages(AppenderCall):
 
     def _is_ready(self, db: sqlite3.Connection, message: m.ChainMessage) -> bool:
         last, _ = db.execute(_CHAIN, (message.session,)).fetchone() or (0, "")
-        if message.prev is None or message.seq <= last or message.prev <= last:
+        op = message.op
+        if message.prev is None or message.seq <= last or message.seq in self._logs or message.seq in self._filled:
             return True
-        if isinstance(message.op, m.Fold | m.Mend) or (isinstance(message.op, m.Erase) and message.op.kept):
-            return message.seq in self._logs
-        return isinstance(message.op, m.Erase) or message.seq in self._filled
+        if isinstance(op, m.Mend):
+            return False
+        if isinstance(op, m.Erase):
+            return not op.kept or (message.prev <= last and _has_log(db, op.log_id))
+        return message.prev <= last
 
     def _apply(self, db: sqlite3.Connection, appender: Appender, message: m.ChainMessage) -> LogChange | None:
         session = SessionId(message.session)
@@ -133,7 +136,7 @@ class ApplyMessages(AppenderCall):
             )
             return LogChange(session, _head(db, session)), home
         if isinstance(op, m.Erase):
-            _erase(db, appender, session, op, self._logs.get(message.seq), whole=whole)
+            _erase(db, appender, session, op, self._logs.get(message.seq))
             return LogChange(session, 0, erased=True), ""
         if whole and isinstance(op, m.Fold):
             return None, home
@@ -213,9 +216,9 @@ def _parent(db: sqlite3.Connection, log_id: str, base: int) -> int | None:
 
 
 def _erase(
-    db: sqlite3.Connection, appender: Appender, session: SessionId, op: m.Erase, kept: m.WholeLog | None, *, whole: bool
+    db: sqlite3.Connection, appender: Appender, session: SessionId, op: m.Erase, kept: m.WholeLog | None
 ) -> None:
-    if not whole and kept is not None:
+    if kept is not None:
         # Only what forks show is left of it: the row is made first, then hidden with the rest.
         load_log(db, appender, kept, "", 0, home="")
     if db.execute(_LOG, (session,)).fetchone() is not None:
@@ -227,6 +230,9 @@ def _erase(
 def load_log(db: sqlite3.Connection, appender: Appender, log: m.WholeLog, node: str, epoch: int, *, home: str) -> None:
     """Make the local log equal to `log`. Rows that are here already stay, so that what was derived from them stays
     valid."""
+    if db.execute("select 1 from logs where session = ? and log_id <> ?", (log.session, log.log_id)).fetchone():
+        # It was erased and made again while this node was away.
+        erase.tombstone(db, SessionId(log.session))
     parent = _parent(db, log.parent, log.base)
     found = db.execute("select id from logs where log_id = ?", (log.log_id,)).fetchone()
     number: int = found[0] if found else _new_log(db, log.log_id)
@@ -253,6 +259,12 @@ def load_log(db: sqlite3.Connection, appender: Appender, log: m.WholeLog, node: 
     if log.summary is not None:
         summary = msgspec.structs.replace(log.summary, node=home)
         db.execute(sessions.PUT_SUMMARY, sessions.summary_row(summary))
+
+
+def _has_log(db: sqlite3.Connection, log_id: str) -> bool:
+    """Whether a log is here, and not only the empty row of a fork's parent."""
+    query = "select 1 from logs where log_id = ? and (session is not null or erased is not null)"
+    return db.execute(query, (log_id,)).fetchone() is not None
 
 
 def _new_log(db: sqlite3.Connection, log_id: str) -> int:

@@ -93,7 +93,7 @@ class Bucket:
         """Write all or nothing; return the sequence of the last one, when the local database has it. Raises Refused
         after it caught up with what refused it, Unavailable."""
         try:
-            seq = await self._publisher.publish_all([self._outgoing(write) for write in writes])
+            seq = await self._publisher.publish_all([self.outgoing(write) for write in writes])
         except Refused as refused:
             for write in writes:
                 if write.expected is not None and refused.last < write.expected:
@@ -112,7 +112,8 @@ class Bucket:
             await self.follower.reached(found.seq)
         return found is not None
 
-    def _outgoing(self, write: KeyWrite) -> Outgoing:
+    def outgoing(self, write: KeyWrite) -> Outgoing:
+        """The message of a change."""
         headers: dict[str, str] = {}
         ttl = TOMBSTONE_S if write.data is None else write.ttl_s
         if write.data is None:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import itertools
 import json
 import logging
 from collections.abc import Sequence
@@ -79,10 +80,41 @@ class JetStream:
     def __init__(self, client: Client, names: Names) -> None:
         self.client = client
         self.names = names
+        self._inbox = client.new_inbox()
+        self._numbers = itertools.count()
+        self._answers: dict[str, asyncio.Future[Msg]] = {}
+        self._listening: asyncio.Task[None] | None = None
+
+    async def request(
+        self, subject: str, body: bytes, timeout_s: float = TRY_S, headers: dict[str, str] | None = None
+    ) -> Msg:
+        """One message and its answer. The client has such a call too, but it may lose a cancellation (`wait_for`)."""
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen())
+        await asyncio.shield(self._listening)
+        reply = f"{self._inbox}.{next(self._numbers)}"
+        future = self._answers[reply] = asyncio.get_running_loop().create_future()
+        try:
+            await self.client.publish(subject, body, reply=reply, headers=headers)
+            async with asyncio.timeout(timeout_s):
+                answer: Msg = await future
+        finally:
+            del self._answers[reply]
+        if (answer.headers or {}).get("Status") == "503":
+            raise nats.errors.NoRespondersError
+        return answer
+
+    async def _listen(self) -> None:
+        async def received(message: Msg) -> None:
+            future = self._answers.get(message.subject)
+            if future is not None and not future.done():
+                future.set_result(message)
+
+        await self.client.subscribe(f"{self._inbox}.*", cb=received, pending_bytes_limit=512 << 20)
 
     async def call(self, subject: str, body: Any = None, timeout_s: float = TRY_S) -> dict[str, Any]:
         payload = b"" if body is None else json.dumps(body).encode()
-        answer = await self.client.request(f"$JS.API.{subject}", payload, timeout=timeout_s)
+        answer = await self.request(f"$JS.API.{subject}", payload, timeout_s)
         found: dict[str, Any] = json.loads(answer.data)
         return found
 
@@ -130,7 +162,8 @@ class JetStream:
         try:
             await self.client.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(asked).encode(), reply=inbox)
             while True:
-                message = await asyncio.wait_for(answers.get(), TRY_S)
+                async with asyncio.timeout(TRY_S):
+                    message = await answers.get()
                 if (message.headers or {}).get("Status"):
                     return found
                 found.append(stored_message(message))

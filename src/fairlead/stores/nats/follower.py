@@ -78,7 +78,9 @@ class Follower:
         self._target = max(self._target, seq)
         self._wake.set()
         try:
-            await asyncio.wait_for(waiter, self.patience_s if timeout_s is None else timeout_s)
+            # Not `wait_for`: before Python 3.12 it loses a cancellation that comes together with the result.
+            async with asyncio.timeout(self.patience_s if timeout_s is None else timeout_s):
+                await waiter
         except TimeoutError:
             raise Unavailable(f"This node does not reach message {seq} of {self._stream}: it is behind.") from None
 
@@ -116,12 +118,14 @@ class Follower:
             await self._take(group)
         elif self._target > self.position:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), _LATE_S)
+                async with asyncio.timeout(_LATE_S):
+                    await self._wake.wait()
             if self.position + 1 not in self._waiting:
                 await self._repair()
         else:
             try:
-                await asyncio.wait_for(self._wake.wait(), _IDLE_S)
+                async with asyncio.timeout(_IDLE_S):
+                    await self._wake.wait()
             except TimeoutError:
                 self._target = max(self._target, await self._js.last_seq(self._stream))
 

@@ -56,9 +56,7 @@ class Objects:
         while True:
             problem = "no answer"
             try:
-                answer = await self._js.client.request(
-                    subject, body, headers={PART: f"{number}/{count}"}, timeout=TRY_S * 2
-                )
+                answer = await self._js.request(subject, body, TRY_S * 2, {PART: f"{number}/{count}"})
                 found = json.loads(answer.data)
                 if "error" not in found:
                     return

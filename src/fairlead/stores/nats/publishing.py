@@ -130,7 +130,7 @@ class Publisher:
                 continue
             if batch:
                 headers["Nats-Batch-Commit"] = "1"
-            answer = await client.request(message.subject, message.body, headers=headers, timeout=TRY_S)
+            answer = await self._js.request(message.subject, message.body, TRY_S, headers)
             found: dict[str, Any] = json.loads(answer.data)
             return found
         raise AssertionError("there is a message")

@@ -22,6 +22,7 @@ from fairlead.stores.nats.applying import Applied, ApplyMessages, known
 from fairlead.stores.nats.bucket import Bucket
 from fairlead.stores.nats.cell import read_cell
 from fairlead.stores.nats.connection import TRANSIENT, Address, JetStream, StoredMessage, connect, make_streams
+from fairlead.stores.nats.digests import DIGESTS, digests
 from fairlead.stores.nats.documents import NatsDocuments
 from fairlead.stores.nats.folding import Folding
 from fairlead.stores.nats.follower import Follower
@@ -99,6 +100,8 @@ class NatsStore(SqliteStore):
         self._names = names
         self._background: set[asyncio.Task[Any]] = set()
         self._followers: list[Callable[[port.LogChange], None]] = []
+        self._is_ready = False
+        """Whether the whole stream was applied: before that, the fork that shows an erased log may not be here yet."""
         self._parts: dict[str, list[bytes]] = {}
         self._first: dict[str, StoredMessage] = {}
         self._objects = Objects(js, names)
@@ -132,8 +135,9 @@ class NatsStore(SqliteStore):
             self._remove_hidden,
             lambda: self.peers.leads(),
         )
-        self._peers = NatsPeers(js.client, names, self.node, options.key, self.presence, self._clock)
+        self._peers: NatsPeers = NatsPeers(js.client, names, self.node, options.key, self.presence, self._clock)
         self.peers = self._peers
+        self._peers.serve(DIGESTS, self._digests)
 
     async def _start(self) -> None:
         stream = self._names.log_stream
@@ -151,6 +155,7 @@ class NatsStore(SqliteStore):
         self._journal.follower = Follower(self._js, stream, f"{self._names.live_log}.*", self._apply_messages, position)
         await self._journal.follower.start()
         await self._journal.follower.reached(last, timeout_s=24 * 3600)
+        self._is_ready = True
         await self._bucket.start()
         await self._peers.start()
         await self.presence.start()
@@ -282,7 +287,7 @@ class NatsStore(SqliteStore):
     def _tell(self, message: m.ChainMessage, change: port.LogChange | None) -> None:
         if change is None:
             return
-        if change.erased:
+        if change.erased and self._is_ready:
             self._spawn(self._resume_erasing())
         if getattr(message.op, "node", "") != self.node or change.erased:
             for heard in tuple(self._followers):
@@ -314,6 +319,9 @@ class NatsStore(SqliteStore):
         return asyncio.run_coroutine_threadsafe(self._objects.get(name), self._loop).result()
 
     # --- helpers
+
+    async def _digests(self, node: str, body: bytes) -> bytes:
+        return msgspec.msgpack.encode(await self._readers.do(digests))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

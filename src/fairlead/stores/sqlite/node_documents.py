@@ -12,7 +12,7 @@ from fairlead.stores.sqlite.writer import Writer
 from fairlead.system.clock import Clock
 
 FILE = "node.db"
-_TABLE = """
+TABLE = """
 create table if not exists documents (space text not null, key text not null, value text not null, until integer,
     primary key (space, key)) without rowid
 """
@@ -27,7 +27,7 @@ class NodeDocuments(SqliteDocuments):
             undo.callback(writer.close)
             writer.execute("pragma journal_mode = wal")
             writer.execute("pragma synchronous = normal")
-            writer.execute(_TABLE)
+            writer.execute(TABLE)
             reader = connect(file, read_only=True)
             undo.pop_all()
         self._own_readers = Readers((reader,), file)
