@@ -26,7 +26,7 @@ from fairlead.model.web.sockets import (
     SocketRoute,
     Write,
 )
-from fairlead.server.tunnel import LOST, UNSENT_BYTES, Tunnel, TunnelServer
+from fairlead.server.websocket.tunnel import LOST, UNSENT_BYTES, Tunnel, TunnelServer
 from patience import PATIENCE
 from server.fakes import SESSION, Served, serving, until
 

@@ -7,8 +7,8 @@ from fairlead.model.auth import Identity
 from fairlead.model.commands import Command, Reply
 from fairlead.model.store import NodeInfo
 from fairlead.sessions.fanout.following import LogFollower
-from fairlead.sessions.routing import RoutedGateway
-from fairlead.sessions.takeover import OnTakeover, SharedFolders, Takeover
+from fairlead.sessions.nodes.routing import RoutedGateway
+from fairlead.sessions.nodes.takeover import OnTakeover, SharedFolders, Takeover
 from sessions.harness import ANN, CoreHarness
 
 

@@ -39,9 +39,9 @@ from fairlead.model.gateway import Cursor
 from fairlead.model.ids import RequestId
 from fairlead.model.store import TRANSCRIPT, Summary
 from fairlead.sessions.api.nodes import AdoptSession, ListNodes
-from fairlead.sessions.nodes import NodeService
-from fairlead.sessions.routing import COMMAND
-from fairlead.sessions.takeover import CONTINUE, KILL_AFTER_S, PAUSE_S
+from fairlead.sessions.nodes.routing import COMMAND
+from fairlead.sessions.nodes.service import NodeService
+from fairlead.sessions.nodes.takeover import CONTINUE, KILL_AFTER_S, PAUSE_S
 from patience import PATIENCE
 from sessions.cell_harness import CellHarness
 from sessions.harness import ANN, BOB, CHILD, SESSION

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from fairlead.config.paths import absolute, default_data, default_file
 from fairlead.config.tables import AgentConfig, DoorConfig, McpConfig, ProviderConfig
 from fairlead.model.errors import BadRequest
 
@@ -164,12 +165,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
     ] = "wait"
     alone_s: Annotated[
-        float,
-        _about(
-            "A node of a cluster that has lost the store for this time closes its connections, since it does not hear "
-            "what is revoked; 0: it keeps serving reads.",
-            ge=0,
-        ),
+        float, _about("Seconds without the store of a cluster after which connections are closed; 0: never.", ge=0)
     ] = 60.0
     durability: Annotated[
         Literal["process", "power"],
@@ -272,16 +268,6 @@ class Loaded(msgspec.Struct, frozen=True):
     """The path of the settings file, which need not exist."""
 
 
-def default_data(env: Mapping[str, str]) -> Path:
-    base = env.get("XDG_DATA_HOME") or f"{env.get('HOME', '~')}/.local/share"
-    return Path(base).expanduser() / "fairlead"
-
-
-def default_file(env: Mapping[str, str]) -> Path:
-    base = env.get("XDG_CONFIG_HOME") or f"{env.get('HOME', '~')}/.config"
-    return Path(base).expanduser() / "fairlead" / "config.toml"
-
-
 def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, file: Path | None = None) -> Loaded:
     """Load the settings from all sources. A named file must exist; the default one may be missing."""
     values: dict[str, Any] = {}
@@ -297,24 +283,20 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
             values[name], sources[name] = value, "command line"
     config = _convert(values, sources)
     # A gateway leaves the folder where it was started: every path is made absolute here.
-    paths = {name: _absolute(getattr(config, name)) for name in _PATHS}
+    paths = {name: absolute(getattr(config, name)) for name in _PATHS}
     # A name without a folder is looked up in PATH.
     programs = {name: getattr(config, name) for name in ("claude", "shell")}
-    paths |= {name: _absolute(program) if "/" in program else program for name, program in programs.items()}
+    paths |= {name: absolute(program) if "/" in program else program for name, program in programs.items()}
     config = msgspec.structs.replace(
         config,
         **paths,
-        data=_absolute(config.data) or str(default_data(env)),
-        roots=tuple(map(_absolute, config.roots)) or (env.get("HOME", os.getcwd()),),
-        claude_homes=tuple(map(_absolute, config.claude_homes)),
-        shared=tuple(map(_absolute, config.shared)),
-        door={name: msgspec.structs.replace(door, static=_absolute(door.static)) for name, door in config.door.items()},
+        data=absolute(config.data) or str(default_data(env)),
+        roots=tuple(map(absolute, config.roots)) or (env.get("HOME", os.getcwd()),),
+        claude_homes=tuple(map(absolute, config.claude_homes)),
+        shared=tuple(map(absolute, config.shared)),
+        door={name: msgspec.structs.replace(door, static=absolute(door.static)) for name, door in config.door.items()},
     )
     return Loaded(config, sources, path.absolute())
-
-
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().absolute()) if path else ""
 
 
 def names() -> tuple[str, ...]:

@@ -39,7 +39,6 @@ from fairlead.server.dispatch import Dispatcher
 from fairlead.server.errors import Stopping, error_response, unexpected
 from fairlead.server.limits import DEFAULT_LIMITS, ServerLimits, open_per_credential
 from fairlead.server.multipart import FormBody
-from fairlead.server.own_routes import own_protocol
 from fairlead.server.requests import access_requirement, choose_subprotocol, head_of, read_body, wait_disconnected
 from fairlead.server.responses import (
     change_chunks,
@@ -50,14 +49,14 @@ from fairlead.server.responses import (
     send_response,
     send_stream,
 )
-from fairlead.server.route_table import RouteMatch, RouteTable, at_door, at_main_port
+from fairlead.server.route_table import RouteMatch, RouteTable, at_door, at_main_port, own_protocol
 from fairlead.server.session_streams import SessionStreams
 from fairlead.server.shares import CredentialShare, CredentialShares, HeldBody
 from fairlead.server.socket_services import SocketServices
 from fairlead.server.sockets import SocketEndpoint, SocketHost
-from fairlead.server.tunnel import Tunnel
 from fairlead.server.websocket.connection import EXTENSION, ConnectionOptions
 from fairlead.server.websocket.protocol import run_endpoint
+from fairlead.server.websocket.tunnel import Tunnel
 from fairlead.system.clock import Clock, within
 from fairlead.system.tasks import run_until
 from fairlead.uploads.api import AcceptForm

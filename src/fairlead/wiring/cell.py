@@ -17,15 +17,17 @@ from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
 from fairlead.model.store import Alone, Documents, NodeInfo, Peers
 from fairlead.server.app import App
-from fairlead.server.tunnel import TOPIC, Tunnel, TunnelServer
+from fairlead.server.dispatch import RemovalCleanup
+from fairlead.server.websocket.tunnel import TOPIC, Tunnel, TunnelServer
 from fairlead.sessions.api.read_state import SPACE as READ
 from fairlead.sessions.fanout.following import LogFollower
-from fairlead.sessions.routing import RoutedGateway
-from fairlead.sessions.takeover import SharedFolders, Takeover
+from fairlead.sessions.nodes.routing import RoutedGateway
+from fairlead.sessions.nodes.takeover import SharedFolders, Takeover
 from fairlead.stores.api import GatewayStore
 from fairlead.system.clock import Clock, Timer
 from fairlead.system.tasks import TaskSet
 from fairlead.wiring.core import Core
+from fairlead.wiring.services import JoinedServices
 
 DESCRIBE_S = 5.0
 """Interval at which a node publishes how many agents it runs."""
@@ -131,6 +133,21 @@ class CellNode:
         stack.push_async_callback(self.takeover.stop)
         stack.callback(self.peers.on_change(self.isolation.changed))
         stack.callback(self._store.documents.listen(READ, self._on_read))
+
+    def removal_cleanup(self, services: JoinedServices, stack: contextlib.AsyncExitStack) -> RemovalCleanup:
+        """The deletion of what removed users and credentials leave, on this node."""
+        core, users, peers = self._core, self._credentials.users, self._store.peers
+        cleanup = RemovalCleanup(
+            documents=self._store.documents,
+            is_user=lambda name: users.get(name) is not None,
+            revoked=(core.gateway.revoked, *services.forget_credential),
+            removed=(core.gateway.ownership.forget, *services.forget_user),
+            node=peers.node,
+            nodes=lambda: [node.name for node in peers.nodes()],
+        )
+        stack.push_async_callback(cleanup.stop)
+        stack.callback(cleanup.follow())
+        return cleanup
 
     def tunnel(self) -> Tunnel | None:
         """The way to sockets that other nodes serve."""

@@ -22,14 +22,13 @@ from fairlead.plugins.manager import PluginManager
 from fairlead.server import limits as serving
 from fairlead.server.app import App, AppConfig
 from fairlead.server.discovery import discover
-from fairlead.server.dispatch import RemovalCleanup
 from fairlead.server.logging import Redactor, configure_logging
 from fairlead.server.plugin_pages import page_handlers
 from fairlead.server.runner import ServerRunner
 from fairlead.server.shares import CredentialShares
 from fairlead.server.webui import WebUi
 from fairlead.sessions.dependencies import McpServerSettings
-from fairlead.sessions.nodes import NodeService
+from fairlead.sessions.nodes.service import NodeService
 from fairlead.sessions.process.operation import GatewayOperation
 from fairlead.stores.api import GatewayStore
 from fairlead.system import descriptors
@@ -133,16 +132,7 @@ class RunningGateway:
         services = JoinedServices(context)
         services.stop_with(stack, self.operation.stop_agents)
         webui = WebUi()
-        cleanup = RemovalCleanup(
-            documents=store.documents,
-            is_user=lambda name: credentials.users.get(name) is not None,
-            revoked=(core.gateway.revoked, *services.forget_credential),
-            removed=(core.gateway.ownership.forget, *services.forget_user),
-            node=store.node,
-            nodes=lambda: [node.name for node in store.peers.nodes()],
-        )
-        stack.push_async_callback(cleanup.stop)
-        stack.callback(cleanup.follow())
+        cleanup = self._node.removal_cleanup(services, stack)
         page = settings.invitations_page(protocols, network.doors, config.public_url or network.address)
         handlers = core.gateway.ownership.guarded(
             {

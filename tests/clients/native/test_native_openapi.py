@@ -15,7 +15,7 @@ from fairlead.clients.native import PROTOCOL, ROUTES
 from fairlead.clients.native.decode import KINDS
 from fairlead.clients.native.openapi import document
 from fairlead.model.errors import FairleadError
-from fairlead.server.own_routes import own_protocol
+from fairlead.server.route_table import own_protocol
 
 ALL = (*ROUTES, *own_protocol("", []).routes)
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"

@@ -9,7 +9,7 @@ from fairlead.model.store import Alone
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.sessions.api.nodes import AdoptSession, ListNodes, NodeView
 from fairlead.sessions.gateway import SessionGateway
-from fairlead.sessions.takeover import AWAY
+from fairlead.sessions.nodes.takeover import AWAY
 
 logger = logging.getLogger("fairlead.nodes")
 

@@ -22,8 +22,8 @@ from fairlead.model.scopes import check_scopes, require_scope
 from fairlead.model.store import TRANSCRIPT, Entry
 from fairlead.model.store.peers import Node, Peers
 from fairlead.sessions.gateway import SessionGateway
+from fairlead.sessions.nodes.takeover import Takeover
 from fairlead.sessions.permissions.policy.paths import inside_any
-from fairlead.sessions.takeover import Takeover
 
 COMMAND: Final = "session.command"
 QUERY: Final = "session.query"
@@ -277,9 +277,9 @@ class RoutedGateway:
         self._peers.tell(SIGNAL, msgspec.json.encode(_Signal(who, session, kind, data)))
 
     def _on_signal(self, node: str, body: bytes) -> None:
-        told = msgspec.json.decode(body, type=_Signal)
-        if self._registry.watchers(told.session):
-            self._local.signal(told.who, told.session, told.kind, told.data)
+        heard = msgspec.json.decode(body, type=_Signal)
+        if self._registry.watchers(heard.session):
+            self._local.signal(heard.who, heard.session, heard.kind, heard.data)
 
     async def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:
         require_scope(who, "view")
