@@ -1,5 +1,6 @@
 """Whole gateways on one cell of real NATS servers, with the demo agent, in the loop of the test."""
 
+import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
@@ -8,7 +9,9 @@ from typing import Any
 
 from e2e.gateway_harness import GatewayHarness, opened
 from fairlead.config import Config
-from fairlead.wiring import GatewayInfo, RunningGateway, running
+from fairlead.wiring import GatewayInfo, running
+from local_http import local_client
+from patience import PATIENCE
 from stores.nats_servers import NatsServers
 
 
@@ -42,4 +45,12 @@ async def client_of(info: GatewayInfo, cwd: Path) -> AsyncIterator[GatewayHarnes
         yield harness
 
 
-__all__ = ["RunningGateway", "client_of", "config_of", "gateway"]
+async def known(at: GatewayInfo, node: str) -> None:
+    """Wait until one node knows the folders of another."""
+    headers = {"Authorization": f"Bearer {at.token}"}
+    async with local_client(base_url=at.url, headers=headers) as http, asyncio.timeout(PATIENCE):
+        while True:
+            listed = (await http.get("/v1/nodes")).json()["nodes"]
+            if any(one["name"] == node and one["alive"] and one["roots"] for one in listed):
+                return
+            await asyncio.sleep(0.05)

@@ -13,7 +13,7 @@ from e2e.all_clients import all_clients, answered_on_one, each_sends_a_prompt
 from e2e.gateway_harness import GatewayHarness
 from fairlead.wiring import GatewayInfo
 from local_http import local_client
-from nodes.gateways import client_of, gateway
+from nodes.gateways import client_of, gateway, known
 from patience import PATIENCE
 from stores.nats_servers import NatsServers
 
@@ -30,17 +30,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServers]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cell")
-
-
-async def known(at: GatewayInfo, node: str) -> None:
-    """Wait until one node knows the folders of another."""
-    headers = {"Authorization": f"Bearer {at.token}"}
-    async with local_client(base_url=at.url, headers=headers) as http, asyncio.timeout(PATIENCE):
-        while True:
-            listed = (await http.get("/v1/nodes")).json()["nodes"]
-            if any(one["name"] == node and one["alive"] and one["roots"] for one in listed):
-                return
-            await asyncio.sleep(0.05)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from fairlead.server.websocket.tunnel import TOPIC, Tunnel, TunnelServer
 from fairlead.sessions.api.read_state import SPACE as READ
 from fairlead.sessions.fanout.following import LogFollower
 from fairlead.sessions.nodes.routing import RoutedGateway
+from fairlead.sessions.nodes.service import NodeService
 from fairlead.sessions.nodes.takeover import SharedFolders, Takeover
 from fairlead.stores.api import GatewayStore
 from fairlead.system.clock import Clock, Timer
@@ -149,6 +150,9 @@ class CellNode:
         stack.callback(cleanup.follow())
         return cleanup
 
+    def service(self) -> NodeService:
+        return NodeService(self._core.gateway, None if self.alone else self.takeover.nodes)
+
     def tunnel(self) -> Tunnel | None:
         """The way to sockets that other nodes serve."""
         return None if self.alone else Tunnel(self._home_of, lambda node, hello: self.peers.dial(node, TOPIC, hello))
@@ -178,6 +182,7 @@ class CellNode:
 
     def _describe(self) -> None:
         config, core = self._config, self._core
+        self.takeover.remember()
         policy = msgspec.json.encode((config.allow, config.deny, config.ask, config.allow_bypass))
         running = sum(session.supervisor.agent is not None for session in core.registry.all_loaded())
         shared = shared_folders(config, self._home)

@@ -28,7 +28,6 @@ from fairlead.server.runner import ServerRunner
 from fairlead.server.shares import CredentialShares
 from fairlead.server.webui import WebUi
 from fairlead.sessions.dependencies import McpServerSettings
-from fairlead.sessions.nodes.service import NodeService
 from fairlead.sessions.process.operation import GatewayOperation
 from fairlead.stores.api import GatewayStore
 from fairlead.system import descriptors
@@ -139,7 +138,7 @@ class RunningGateway:
                 **cleanup.with_cleanup(CredentialActions(credentials, page).handlers()),
                 **services.handlers(),
                 **self.operation.handlers(),
-                **NodeService(core.gateway).handlers(),
+                **self._node.service().handlers(),
                 **page_handlers(context.get(PluginManager)),
                 **webui.handlers(),
             }

@@ -167,7 +167,7 @@ class RoutedGateway:
             raise Unavailable("This node has lost the store, and takes no commands until it is back.")
 
     def _since(self, name: str) -> int:
-        return next((node.since for node in self._peers.nodes() if node.name == name), 0)
+        return next((node.since for node in self._takeover.nodes() if node.name == name), 0)
 
     # --- new sessions
 
@@ -183,7 +183,7 @@ class RoutedGateway:
     async def _place(self, who: Identity, command: cmd.Create) -> str:
         """The node of a new session: the named one, else this one if it has the folder, else one that has."""
         if command.node:
-            if all(node.name != command.node for node in self._peers.nodes()):
+            if all(node.name != command.node for node in self._takeover.nodes()):
                 raise NotFound("node", command.node)
             return command.node
         if command.resume and (home := await self._registry.home(SessionId(command.resume))):

@@ -1,11 +1,12 @@
 """Handlers of the service calls on nodes."""
 
 import logging
+from collections.abc import Callable, Sequence
 
 from fairlead.model.auth import Identity
 from fairlead.model.commands import Reply
 from fairlead.model.errors import Busy, NotAllowed, NotFound
-from fairlead.model.store import Alone
+from fairlead.model.store import Alone, Node
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.sessions.api.nodes import AdoptSession, ListNodes, NodeView
 from fairlead.sessions.gateway import SessionGateway
@@ -15,9 +16,12 @@ logger = logging.getLogger("fairlead.nodes")
 
 
 class NodeService:
-    def __init__(self, gateway: SessionGateway) -> None:
+    """`nodes` returns all nodes, also those that have stopped; None: those that the store knows."""
+
+    def __init__(self, gateway: SessionGateway, nodes: Callable[[], Sequence[Node]] | None = None) -> None:
         self._gateway = gateway
         self._store = gateway.store
+        self._nodes = nodes or gateway.store.peers.nodes
 
     def handlers(self) -> ServiceHandlers:
         return {ListNodes: self.list, AdoptSession: self.adopt}
@@ -39,7 +43,7 @@ class NodeService:
                 max_agents=node.info.max_agents,
                 policy=node.info.policy,
             )
-            for node in peers.nodes()
+            for node in self._nodes()
         )
 
     async def adopt(self, who: Identity, action: AdoptSession) -> Reply:

@@ -71,6 +71,7 @@ class Takeover:
         self._then = then
         self._random = random
         self._away: set[str] = set()
+        self._known: dict[str, Node] = {}
         self._suspended = False
         self._stopped: set[Session] = set()
         """Sessions whose agents do not run while the lease is lost."""
@@ -85,6 +86,20 @@ class Takeover:
         self._stop()
         await self._tasks.close()
 
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes by name; one that has stopped is remembered as it was."""
+        self.remember()
+        return tuple(node for _, node in sorted(self._known.items()))
+
+    def remember(self) -> None:
+        """Note what the nodes say of themselves. A node that stops takes that with it."""
+        now = {node.name: node for node in self._peers.nodes()}
+        for name, node in self._known.items():
+            if name not in now:
+                since = node.since if not node.alive else self._registry.services.clock.now_ms()
+                now[name] = msgspec.structs.replace(node, alive=False, since=since)
+        self._known = now
+
     def _on_change(self) -> None:
         if self._peers.suspended != self._suspended:
             self._suspended = self._peers.suspended
@@ -92,7 +107,7 @@ class Takeover:
                 self._tasks.spawn(self._suspend())
             else:
                 self._resume()
-        away = {node.name for node in self._peers.nodes() if not self._peers.lives(node.name)}
+        away = {node.name for node in self.nodes() if not self._peers.lives(node.name)}
         for node in away - self._away:
             self._tasks.spawn(self._survey(node))
         self._away = away
@@ -114,7 +129,7 @@ class Takeover:
         return True
 
     def _may_take(self, summary: Summary, home: str) -> bool:
-        node = next((node for node in self._peers.nodes() if node.name == home), None)
+        node = next((node for node in self.nodes() if node.name == home), None)
         return node is not None and not self._peers.lives(home) and self._shared.reaches(summary.cwd, node)
 
     async def _survey(self, node: str) -> None:
