@@ -36,8 +36,8 @@ from fairlead.model.errors import (
     Unavailable,
 )
 from fairlead.model.gateway import Cursor
-from fairlead.model.ids import RequestId
-from fairlead.model.store import TRANSCRIPT, Summary
+from fairlead.model.ids import EventId, RequestId, SessionId
+from fairlead.model.store import TRANSCRIPT, Entry, Summary
 from fairlead.sessions.api.nodes import AdoptSession, ListNodes
 from fairlead.sessions.nodes.routing import COMMAND
 from fairlead.sessions.nodes.service import NodeService
@@ -237,6 +237,53 @@ async def test_a_subscription_on_another_node_gets_everything_once_and_in_order(
     assert other.notices.count((SESSION, "updated")) > 0
 
 
+class LiveOrRead(msgspec.Struct, frozen=True):
+    """An encoder that shows how a client got an entry: live, or read from the log with what it had before."""
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        return b"live-%d " % entry.seq
+
+    def signal(self, session: SessionId, kind: str, name: str, data: Any) -> bytes:
+        return b""
+
+    def catch_up(self, position: int, frame: int) -> "ReadOn":
+        return ReadOn(position)
+
+
+class ReadOn(msgspec.Struct, frozen=True):
+    position: int
+
+    def encode(self, session: SessionId, entry: Entry) -> bytes:
+        return b"read-%d-after-%d " % (entry.seq, self.position)
+
+
+async def test_a_live_subscription_that_missed_deltas_reads_on_from_its_position(
+    home: CellHarness, other: CellHarness
+) -> None:
+    """A live subscription relies on having received every delta, and some are gone before this node reads them."""
+    await home.open()
+    core = home.loaded().core
+    wire = Wire()
+    watching: Any = await other.routed.watch(ANN, SESSION, None, LiveOrRead(), wire)
+    watching.start()
+    await other.until(lambda: watching.live)
+    start = core.log.head
+
+    async def add(*dropped: int) -> None:
+        async with core.transaction() as transition:
+            for number in range(len(dropped) + 1):
+                transition.add(ev.Notice(id=EventId(f"n{transition.stage.seq}"), kind="test", text=str(number)))
+            transition.stage.drop.update(start + number for number in dropped)
+
+    await add()
+    await other.until(lambda: watching.position == start + 1)
+    assert wire.sent == b"live-%d " % (start + 1)
+    wire.sent = b""
+    await add(2, 3)
+    await other.until(lambda: watching.position == start + 4)
+    assert wire.sent == b"read-%d-after-%d " % (start + 4, start + 1)
+
+
 async def test_a_cursor_ahead_of_this_node_waits_for_the_entries(home: CellHarness, other: CellHarness) -> None:
     """A client that comes from another node may have seen more than is here yet: that is no gap."""
     agent = await home.working()
@@ -318,13 +365,16 @@ async def test_a_session_of_a_node_that_is_away_stays_readable_and_takes_no_comm
     assert await other.store.home(SESSION) == "home"
 
 
-async def test_a_start_leaves_the_sessions_of_other_nodes_alone(home: CellHarness, cell: Cell) -> None:
+async def test_a_start_leaves_the_sessions_of_other_nodes_alone(
+    home: CellHarness, cell: Cell, caplog: pytest.LogCaptureFixture
+) -> None:
     await home.working()
     before = await head(home)
     await cell.kill("home")
     late = await CellHarness(cell, "late").start()
     assert late.registry.loaded(SESSION) is None
     assert await head(late) == before
+    assert "cannot recover" not in caplog.text, "it does not even try"
     await late.stop()
 
 
