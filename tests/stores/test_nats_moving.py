@@ -222,7 +222,7 @@ async def test_nodes_are_compared_log_by_log(tmp_path: Path, address: Address) -
         await two.caught_up(session)
     verdict = await verify(address, OPTIONS)
     assert (verdict.nodes, verdict.silent, verdict.different) == ({"one": 3, "two": 3}, {}, {})
-    await two._writer.do(lambda db: db.execute("update entries set event = '{}' where seq = 2 and log = 1") and None)
+    await two._writer.do(lambda db: db.execute("update entries set event = '{}' where seq = 2 and log = 1").rowcount)
     verdict = await verify(address, OPTIONS)
     assert list(verdict.different) == [sessions[0]]
     await two.presence.close(goodbye=False)

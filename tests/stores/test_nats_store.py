@@ -11,14 +11,14 @@ import pytest
 from msgspec import structs
 
 from fairlead.model.errors import BadRequest, Damaged, Fenced, TooLarge, Unavailable
-from fairlead.model.store import ForkPoint, Summary
+from fairlead.model.store import Batch, ForkPoint, Summary
 from fairlead.stores.nats import connection, journal, publishing
 from fairlead.stores.nats import messages as m
 from fairlead.stores.nats.connection import read_address
 from fairlead.stores.nats.store import NatsOptions, NatsStore
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.append import Appender
-from fairlead_testing.store_conformance import batch, new_session, read_all, refusal, seqs
+from fairlead_testing.store_conformance import batch, new_session, read_all, refusal, seqs, until
 from stores.nats_servers import NatsServers
 from stores.nats_stores import KEY, NatsStores
 
@@ -274,6 +274,18 @@ async def test_an_append_is_refused_while_the_servers_know_less_than_they_acknow
     monkeypatch.setattr(journal, "LOST_S", 0.0)
     with pytest.raises(Damaged, match="storage mend"):
         await store.append(lease, batch(3), head)
+
+
+async def test_every_node_gets_a_copy_of_large_records(make_store: NatsStores) -> None:
+    store, other, session = await make_store("a"), await make_store("b"), new_session()
+    lease, _, head = await store.claim(session)
+    large = structs.replace(batch(1).entries[0], raw=b"r" * 600_000)
+    await store.append(lease, Batch(entries=(large,)), head)
+
+    async def copied() -> bool:
+        return any(path.is_file() for path in (other.folder / "spill").rglob("*"))
+
+    await until(copied)
 
 
 async def test_a_large_document_is_refused(make_store: NatsStores) -> None:
