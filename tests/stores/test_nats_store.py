@@ -75,6 +75,37 @@ async def test_a_lost_answer_is_no_second_winner(make_store: NatsStores, monkeyp
     assert len(lost) >= 3
 
 
+async def test_a_lost_answer_before_another_change_is_told_as_unknown(
+    make_store: NatsStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bucket has only the last message of a key: whether the code was added before it was used cannot be seen."""
+    store, other = await make_store("a"), await make_store("b")
+    real = store._js.request
+
+    async def request(subject: str, *rest: Any, **more: Any) -> Any:
+        answer = await real(subject, *rest, **more)
+        if ".doc." in subject and not await other.documents.get("s", "used"):
+            await other.documents.put("s", "used", True)
+            assert await other.documents.delete("s", "code") is True
+            raise TimeoutError
+        return answer
+
+    monkeypatch.setattr(store._js, "request", request)
+    with pytest.raises(Unavailable, match="unknown"):
+        await store.documents.add("s", "code", 1)
+
+
+async def test_a_key_that_was_forgotten_is_found_again(make_store: NatsStores) -> None:
+    store = await make_store()
+    await store.documents.put("s", "k", 1)
+    store._bucket._revisions.clear()
+    assert await store.documents.swap("s", "k", 2, 1) is True
+    store._bucket._revisions.clear()
+    assert await store.documents.delete("s", "k") is True
+    store._bucket._revisions.clear()
+    assert await store.documents.add("s", "k", 3) is True
+
+
 async def test_an_append_that_was_refused_is_not_taken_for_stored(
     make_store: NatsStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:

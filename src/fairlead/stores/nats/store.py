@@ -112,7 +112,7 @@ class NatsStore(SqliteStore):
         self._spill.fetch = self._fetch_object
         self._bucket = Bucket(js, names, self._writer, self._clock)
         local = SqliteDocuments(self._readers, self._writer, self._clock)
-        self._cell_documents = NatsDocuments(self._bucket, local)
+        self._cell_documents = NatsDocuments(self._bucket, local, self._clock)
         self.documents = self._cell_documents
         self._node_documents = NodeDocuments(self.folder, self._clock)
         self.here = self._node_documents
