@@ -15,11 +15,13 @@ from fairlead.model.store import Batch, ForkPoint, Summary
 from fairlead.stores.nats import connection, journal, publishing
 from fairlead.stores.nats import messages as m
 from fairlead.stores.nats.connection import read_address
+from fairlead.stores.nats.sealing import Seal, Sealed
 from fairlead.stores.nats.store import NatsOptions, NatsStore
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.append import Appender
+from fairlead_testing.resource_conformance import change
 from fairlead_testing.store_conformance import batch, new_session, read_all, refusal, seqs, until
-from stores.nats_servers import NatsServers
+from stores.nats_servers import NatsServers, quick_folder
 from stores.nats_stores import KEY, NatsStores
 
 pytestmark = pytest.mark.process
@@ -27,9 +29,10 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServers]:
-    started = NatsServers(tmp_path_factory.mktemp("nats")).start()
-    yield started
-    started.stop()
+    with quick_folder(tmp_path_factory.mktemp("nats")) as folder:
+        started = NatsServers(folder).start()
+        yield started
+        started.stop()
 
 
 @pytest.fixture
@@ -317,6 +320,79 @@ async def test_every_node_gets_a_copy_of_large_records(make_store: NatsStores) -
         return any(path.is_file() for path in (other.folder / "spill").rglob("*"))
 
     await until(copied)
+
+
+async def test_while_the_servers_are_away_everything_is_read_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "DEADLINE_S", 1.0)
+    alone = NatsServers(tmp_path / "alone").start()
+    address = read_address(f"{alone.urls}/away")
+    store = await NatsStore.join(tmp_path / "x", address, NatsOptions(node="x", key=KEY))
+    session = new_session()
+    try:
+        lease, _, head = await store.claim(session)
+        head = await store.append(lease, batch(1), head)
+        await store.documents.put("s", "k", 1)
+        alone.kill(0)
+        for call in (
+            store.append(lease, batch(2), head),
+            store.claim(new_session()),
+            store.documents.put("s", "k", 2),
+            store.resources.write(1, items=[change(1)]),
+            store.caught_up(session),
+        ):
+            await refusal(Unavailable, call)
+        assert seqs(await read_all(store, session)) == [1]
+        assert await store.documents.get("s", "k") == 1
+        assert await store.documents.get("s", "other") is None
+        alone.start_one(0)
+
+        async def appended() -> bool:
+            try:
+                return await store.append(lease, batch(2), head) == 2
+            except Unavailable:
+                return False
+
+        await until(appended)
+        assert seqs(await read_all(store, session)) == [1, 2]
+    finally:
+        await store.close()
+        alone.stop()
+
+
+async def test_a_full_stream_refuses_and_says_so(make_store: NatsStores) -> None:
+    store, session = await make_store(), new_session()
+    lease, _, head = await store.claim(session)
+    head = await store.append(lease, batch(1), head)
+    stream = store._names.log_stream
+    found = await store._js.call(f"STREAM.INFO.{stream}")
+    full = found["state"]["bytes"] + 100
+    await store._js.call(f"STREAM.UPDATE.{stream}", {**found["config"], "max_bytes": full})
+    refused = await refusal(Unavailable, store.append(lease, batch(2), head))
+    assert "full" in refused.message
+    await store._js.call(f"STREAM.UPDATE.{stream}", {**found["config"], "max_bytes": -1})
+    assert await store.append(lease, batch(2), head) == 2
+
+
+async def test_a_message_that_is_not_signed_by_the_cell_is_not_answered(make_store: NatsStores) -> None:
+    store = await make_store()
+    asked: list[bytes] = []
+
+    async def answer(node: str, body: bytes) -> bytes:
+        asked.append(body)
+        return body
+
+    store.peers.serve("echo", answer)
+    subject = store._names.node("a", "ask", "echo")
+    foreign = Seal(b"another key").close(subject, Sealed("a", "1", "ask", 0, True, b"foreign"))
+    ours = Seal(KEY)
+    elsewhere = ours.close(store._names.node("a", "ask", "other"), Sealed("a", "2", "ask", 0, True, b"elsewhere"))
+    for data in (b"", b"garbage", foreign, elsewhere):
+        await store._js.client.publish(subject, data)
+    # Messages of one subject arrive in their order.
+    assert await store.peers.ask("a", "echo", b"ours") == b"ours"
+    assert asked == [b"ours"]
 
 
 async def test_a_large_document_is_refused(make_store: NatsStores) -> None:
