@@ -37,10 +37,12 @@ def one_round(seed: int, kills: int) -> tuple[dict[str, int], dict[str, Any]]:
         nemesis.start()
         nemesis.run(kills)
         nemesis.end()
-        return nemesis.counts, asyncio.run(check(folder, nemesis.address, nemesis.sessions))
+        found = asyncio.run(check(folder, nemesis.address, nemesis.sessions))
     finally:
         nemesis.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    # Kept if anything went wrong.
+    shutil.rmtree(folder, ignore_errors=True)
+    return nemesis.counts, found
 
 
 def main() -> int:

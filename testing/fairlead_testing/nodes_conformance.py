@@ -129,7 +129,8 @@ class NodesConformance:
         assert await store.append(lease, Batch(entries=large), head) == 53
         assert await store.append(lease, Batch(entries=large), head) == 53
         await other.caught_up(session, 53)
-        for reader in (store, other):
+        late = await make_store("c")
+        for reader in (store, other, late):
             assert_stored(await read_all(reader, session), [*wide, *large])
 
     async def test_a_session_of_another_node_is_forked(self, make_store: NodeStores) -> None:

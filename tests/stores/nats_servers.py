@@ -2,12 +2,16 @@
 
 import ctypes
 import json
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +31,17 @@ def free_ports(count: int) -> list[int]:
 
 def _die_with_the_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextmanager
+def quick_folder(fallback: Path) -> Iterator[Path]:
+    """A folder in memory if there is room: servers that sync every write are slow on a busy disk."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or shutil.disk_usage(memory).free < 1 << 30:
+        yield fallback
+        return
+    with tempfile.TemporaryDirectory(prefix="fairlead-nats-", dir=memory) as folder:
+        yield Path(folder)
 
 
 class NatsServers:

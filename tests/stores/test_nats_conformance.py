@@ -11,7 +11,7 @@ from fairlead_testing.nodes_conformance import NodesConformance
 from fairlead_testing.peers_conformance import PeersConformance
 from fairlead_testing.resource_conformance import ResourceConformance
 from fairlead_testing.store_conformance import StoreConformance, Stores
-from stores.nats_servers import NatsServers
+from stores.nats_servers import NatsServers, quick_folder
 from stores.nats_stores import NatsStores
 
 pytestmark = pytest.mark.process
@@ -19,9 +19,10 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["R1", "R3"])
 def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServers]:
-    started = NatsServers(tmp_path_factory.mktemp("nats"), request.param).start()
-    yield started
-    started.stop()
+    with quick_folder(tmp_path_factory.mktemp("nats")) as folder:
+        started = NatsServers(folder, request.param).start()
+        yield started
+        started.stop()
 
 
 class TestNatsStore(

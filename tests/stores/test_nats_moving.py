@@ -28,7 +28,7 @@ from fairlead.stores.nats.store import NatsOptions, NatsStore
 from fairlead.stores.nats.verifying import verify
 from fairlead.stores.sqlite import SqliteStore
 from fairlead_testing.store_conformance import batch, new_session, read_all
-from stores.nats_servers import NatsServers
+from stores.nats_servers import NatsServers, quick_folder
 
 pytestmark = pytest.mark.process
 
@@ -38,9 +38,10 @@ SESSIONS = 1000
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServers]:
-    started = NatsServers(tmp_path_factory.mktemp("nats")).start()
-    yield started
-    started.stop()
+    with quick_folder(tmp_path_factory.mktemp("nats")) as folder:
+        started = NatsServers(folder).start()
+        yield started
+        started.stop()
 
 
 @pytest.fixture
@@ -222,7 +223,7 @@ async def test_nodes_are_compared_log_by_log(tmp_path: Path, address: Address) -
         await two.caught_up(session)
     verdict = await verify(address, OPTIONS)
     assert (verdict.nodes, verdict.silent, verdict.different) == ({"one": 3, "two": 3}, {}, {})
-    await two._writer.do(lambda db: db.execute("update entries set event = '{}' where seq = 2 and log = 1") and None)
+    await two._writer.do(lambda db: db.execute("update entries set event = '{}' where seq = 2 and log = 1").rowcount)
     verdict = await verify(address, OPTIONS)
     assert list(verdict.different) == [sessions[0]]
     await two.presence.close(goodbye=False)

@@ -11,15 +11,17 @@ import pytest
 from msgspec import structs
 
 from fairlead.model.errors import BadRequest, Damaged, Fenced, TooLarge, Unavailable
-from fairlead.model.store import ForkPoint, Summary
+from fairlead.model.store import Batch, ForkPoint, Summary
 from fairlead.stores.nats import connection, journal, publishing
 from fairlead.stores.nats import messages as m
 from fairlead.stores.nats.connection import read_address
+from fairlead.stores.nats.sealing import Seal, Sealed
 from fairlead.stores.nats.store import NatsOptions, NatsStore
 from fairlead.stores.sqlite import SqliteStore
 from fairlead.stores.sqlite.append import Appender
-from fairlead_testing.store_conformance import batch, new_session, read_all, refusal, seqs
-from stores.nats_servers import NatsServers
+from fairlead_testing.resource_conformance import change
+from fairlead_testing.store_conformance import batch, new_session, read_all, refusal, seqs, until
+from stores.nats_servers import NatsServers, quick_folder
 from stores.nats_stores import KEY, NatsStores
 
 pytestmark = pytest.mark.process
@@ -27,9 +29,10 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServers]:
-    started = NatsServers(tmp_path_factory.mktemp("nats")).start()
-    yield started
-    started.stop()
+    with quick_folder(tmp_path_factory.mktemp("nats")) as folder:
+        started = NatsServers(folder).start()
+        yield started
+        started.stop()
 
 
 @pytest.fixture
@@ -73,6 +76,37 @@ async def test_a_lost_answer_is_no_second_winner(make_store: NatsStores, monkeyp
     assert await store.documents.swap("s", "k", 2, 1) is True
     assert await store.documents.delete("s", "k") is True
     assert len(lost) >= 3
+
+
+async def test_a_lost_answer_before_another_change_is_told_as_unknown(
+    make_store: NatsStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bucket has only the last message of a key: whether the code was added before it was used cannot be seen."""
+    store, other = await make_store("a"), await make_store("b")
+    real = store._js.request
+
+    async def request(subject: str, *rest: Any, **more: Any) -> Any:
+        answer = await real(subject, *rest, **more)
+        if ".doc." in subject and not await other.documents.get("s", "used"):
+            await other.documents.put("s", "used", True)
+            assert await other.documents.delete("s", "code") is True
+            raise TimeoutError
+        return answer
+
+    monkeypatch.setattr(store._js, "request", request)
+    with pytest.raises(Unavailable, match="unknown"):
+        await store.documents.add("s", "code", 1)
+
+
+async def test_a_key_that_was_forgotten_is_found_again(make_store: NatsStores) -> None:
+    store = await make_store()
+    await store.documents.put("s", "k", 1)
+    store._bucket._revisions.clear()
+    assert await store.documents.swap("s", "k", 2, 1) is True
+    store._bucket._revisions.clear()
+    assert await store.documents.delete("s", "k") is True
+    store._bucket._revisions.clear()
+    assert await store.documents.add("s", "k", 3) is True
 
 
 async def test_an_append_that_was_refused_is_not_taken_for_stored(
@@ -274,6 +308,91 @@ async def test_an_append_is_refused_while_the_servers_know_less_than_they_acknow
     monkeypatch.setattr(journal, "LOST_S", 0.0)
     with pytest.raises(Damaged, match="storage mend"):
         await store.append(lease, batch(3), head)
+
+
+async def test_every_node_gets_a_copy_of_large_records(make_store: NatsStores) -> None:
+    store, other, session = await make_store("a"), await make_store("b"), new_session()
+    lease, _, head = await store.claim(session)
+    large = structs.replace(batch(1).entries[0], raw=b"r" * 600_000)
+    await store.append(lease, Batch(entries=(large,)), head)
+
+    async def copied() -> bool:
+        return any(path.is_file() for path in (other.folder / "spill").rglob("*"))
+
+    await until(copied)
+
+
+async def test_while_the_servers_are_away_everything_is_read_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "DEADLINE_S", 1.0)
+    alone = NatsServers(tmp_path / "alone").start()
+    address = read_address(f"{alone.urls}/away")
+    store = await NatsStore.join(tmp_path / "x", address, NatsOptions(node="x", key=KEY))
+    session = new_session()
+    try:
+        lease, _, head = await store.claim(session)
+        head = await store.append(lease, batch(1), head)
+        await store.documents.put("s", "k", 1)
+        alone.kill(0)
+        for call in (
+            store.append(lease, batch(2), head),
+            store.claim(new_session()),
+            store.documents.put("s", "k", 2),
+            store.resources.write(1, items=[change(1)]),
+            store.caught_up(session),
+        ):
+            await refusal(Unavailable, call)
+        assert seqs(await read_all(store, session)) == [1]
+        assert await store.documents.get("s", "k") == 1
+        assert await store.documents.get("s", "other") is None
+        alone.start_one(0)
+
+        async def appended() -> bool:
+            try:
+                return await store.append(lease, batch(2), head) == 2
+            except Unavailable:
+                return False
+
+        await until(appended)
+        assert seqs(await read_all(store, session)) == [1, 2]
+    finally:
+        await store.close()
+        alone.stop()
+
+
+async def test_a_full_stream_refuses_and_says_so(make_store: NatsStores) -> None:
+    store, session = await make_store(), new_session()
+    lease, _, head = await store.claim(session)
+    head = await store.append(lease, batch(1), head)
+    stream = store._names.log_stream
+    found = await store._js.call(f"STREAM.INFO.{stream}")
+    full = found["state"]["bytes"] + 100
+    await store._js.call(f"STREAM.UPDATE.{stream}", {**found["config"], "max_bytes": full})
+    refused = await refusal(Unavailable, store.append(lease, batch(2), head))
+    assert "full" in refused.message
+    await store._js.call(f"STREAM.UPDATE.{stream}", {**found["config"], "max_bytes": -1})
+    assert await store.append(lease, batch(2), head) == 2
+
+
+async def test_a_message_that_is_not_signed_by_the_cell_is_not_answered(make_store: NatsStores) -> None:
+    store = await make_store()
+    asked: list[bytes] = []
+
+    async def answer(node: str, body: bytes) -> bytes:
+        asked.append(body)
+        return body
+
+    store.peers.serve("echo", answer)
+    subject = store._names.node("a", "ask", "echo")
+    foreign = Seal(b"another key").close(subject, Sealed("a", "1", "ask", 0, True, b"foreign"))
+    ours = Seal(KEY)
+    elsewhere = ours.close(store._names.node("a", "ask", "other"), Sealed("a", "2", "ask", 0, True, b"elsewhere"))
+    for data in (b"", b"garbage", foreign, elsewhere):
+        await store._js.client.publish(subject, data)
+    # Messages of one subject arrive in their order.
+    assert await store.peers.ask("a", "echo", b"ours") == b"ours"
+    assert asked == [b"ours"]
 
 
 async def test_a_large_document_is_refused(make_store: NatsStores) -> None:

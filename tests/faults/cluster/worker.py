@@ -2,6 +2,7 @@
 it was promised. Usage: worker.py NODE STORE FOLDER SECONDS SESSION..."""
 
 import asyncio
+import contextlib
 import faulthandler
 import json
 import os
@@ -115,10 +116,10 @@ async def watch(store: NatsStore, session: SessionId, note: Note) -> None:
         for entry in page.entries if page is not None else ():
             note(k="saw", s=session, q=entry.seq, p=entry.prev, d=entry.event.decode())
             after = entry.seq
-        try:
-            await asyncio.wait_for(changed.wait(), 0.2)
-        except TimeoutError:
-            continue
+        # Not `wait_for`: before Python 3.12 it loses a cancellation that comes together with the result.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await changed.wait()
 
 
 async def answer(store: NatsStore, sessions: list[SessionId], note: Note) -> None:
@@ -162,8 +163,9 @@ async def main(node: str, address: str, folder: Path, seconds: float, sessions: 
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    note(k="down", repairs=store._journal.follower.repairs)
+    note(k="ends")
     await store.close()
+    note(k="down", repairs=store._journal.follower.repairs)
 
 
 if __name__ == "__main__":

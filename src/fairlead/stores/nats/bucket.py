@@ -4,6 +4,7 @@ The whole bucket is read at every start, since it is small and compacted: what t
 not was removed while this node was away, and its tombstone may have expired.
 """
 
+import heapq
 import math
 import sqlite3
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from fairlead.stores.sqlite.writer import Writer
 from fairlead.system.clock import Clock
 
 TOMBSTONE_S: Final = 24 * 3600
+# Milliseconds after its end for which the revision of a key is remembered.
+_FORGET_MS: Final = 3600 * 1000
 _OPERATION: Final = "KV-Operation"
 _TTL: Final = "Nats-TTL"
 _UNTIL: Final = "Fl-Until"
@@ -63,6 +66,8 @@ class Bucket:
         self._clock = clock
         self._handlers: dict[str, KeyHandler] = {}
         self._revisions: dict[tuple[str, ...], int] = {}
+        self._ends: list[tuple[int, int, tuple[str, ...]]] = []
+        """A heap of the keys that expire: the time, the sequence, the key."""
         self._seen: dict[str, set[tuple[str, ...]]] | None = {}
         self._publisher = Publisher(js, names.bucket_stream, expires=True)
         self._js = js
@@ -95,11 +100,12 @@ class Bucket:
         try:
             seq = await self._publisher.publish_all([self.outgoing(write) for write in writes])
         except Refused as refused:
-            for write in writes:
-                if write.expected is not None and refused.last < write.expected:
-                    # The last message of the key has expired.
-                    self._revisions[write.key] = refused.last
             await self.follower.reached(refused.last)
+            conditional = [write for write in writes if write.expected is not None]
+            for write in conditional:
+                if refused.last < (write.expected or 0) or len(conditional) == 1:
+                    # Also if the last message of the key has expired, or was forgotten here.
+                    self._revisions[write.key] = refused.last
             raise
         await self.follower.reached(seq)
         return seq
@@ -140,6 +146,18 @@ class Bucket:
         outcomes = await self._writer.do(lambda db: [handler.apply(db, change) for handler, change in changes])
         # After the commit: who reads a revision and then the value must not find a newer revision with an older value.
         for message in group:
-            self._revisions[key_of(message.subject)] = message.seq
+            self._remember(message)
         for (handler, change), outcome in zip(changes, outcomes, strict=True):
             handler.applied(change, outcome)
+
+    def _remember(self, message: StoredMessage) -> None:
+        """Remember the revision of a key, until some time after its last message has expired."""
+        key, now = key_of(message.subject), self._clock.now_ms()
+        self._revisions[key] = message.seq
+        until = now + TOMBSTONE_S * 1000 if _OPERATION in message.headers else int(message.headers.get(_UNTIL, 0))
+        if until:
+            heapq.heappush(self._ends, (until + _FORGET_MS, message.seq, key))
+        while self._ends and self._ends[0][0] < now:
+            _, seq, old = heapq.heappop(self._ends)
+            if self._revisions.get(old) == seq:
+                del self._revisions[old]

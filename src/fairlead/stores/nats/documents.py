@@ -12,6 +12,7 @@ from fairlead.stores.nats.bucket import Bucket, KeyChange, KeyWrite
 from fairlead.stores.nats.connection import TRANSIENT
 from fairlead.stores.nats.publishing import Refused
 from fairlead.stores.sqlite.documents import DocumentListeners, SqliteDocuments, canonical
+from fairlead.system.clock import Clock
 
 KIND: Final = "doc"
 LARGEST: Final = 64 << 10
@@ -20,8 +21,9 @@ LARGEST: Final = 64 << 10
 class NatsDocuments:
     """Implements `bucket.KeyHandler` and `model.store.Documents`. `local` are the documents in the local database."""
 
-    def __init__(self, bucket: Bucket, local: SqliteDocuments) -> None:
+    def __init__(self, bucket: Bucket, local: SqliteDocuments, clock: Clock) -> None:
         self._bucket = bucket
+        self._clock = clock
         self._local = local
         self._listeners = DocumentListeners()
         bucket.handle(KIND, self)
@@ -86,6 +88,8 @@ class NatsDocuments:
         if change.data is None:
             db.execute("delete from documents where space = ? and key = ?", change.key)
             return found is not None
+        if change.until is not None:
+            db.execute("delete from documents where until <= ?", (self._clock.now_ms(),))
         row = (change.data.decode(), change.until)
         db.execute(
             "insert or replace into documents (space, key, value, until) values (?, ?, ?, ?)", (*change.key, *row)

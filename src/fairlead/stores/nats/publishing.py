@@ -81,7 +81,7 @@ class Publisher:
         nonce = uuid.uuid4().hex[:16]
         loop = asyncio.get_running_loop()
         until = loop.time() + DEADLINE_S
-        problem = "no answer"
+        problem, open_outcome = "no answer", False
         while True:
             try:
                 answer = await self._send(messages, nonce)
@@ -91,20 +91,21 @@ class Publisher:
                 if error.get("err_code") in _FULL:
                     raise Unavailable(f"The store is full ({problem}): remove old sessions with fairlead prune.")
                 if error.get("err_code") == _WRONG_LAST and (found := _NUMBER.search(problem)):
-                    seq = await self._refused(messages, nonce, int(found[1]))
+                    seq = await self._refused(messages, nonce, int(found[1]), open_outcome)
                     if seq is not None:
                         return seq
             except TRANSIENT as failure:
-                problem = str(failure) or type(failure).__name__
+                problem, open_outcome = str(failure) or type(failure).__name__, True
                 if self._js.client.is_closed:
                     raise Unavailable("The store is closed.") from None
             if loop.time() > until:
                 raise Unavailable(f"The store does not acknowledge a change ({problem}): repeating is safe.")
             await asyncio.sleep(PAUSE_S)
 
-    async def _refused(self, messages: Sequence[Outgoing], nonce: str, last: int) -> int | None:
-        """The sequence if this very call was stored before. None: try again. Raises Refused."""
-        expected = next(message.expected for message in messages if message.expected is not None)
+    async def _refused(self, messages: Sequence[Outgoing], nonce: str, last: int, open_outcome: bool) -> int | None:
+        """The sequence if this very call was stored before. None: try again. Raises Refused, Unavailable.
+        `open_outcome`: an earlier try had no answer."""
+        expected = next((message.expected for message in messages if message.expected is not None), 0)
         found = await self._js.last_of(self._stream, messages[-1].subject)
         if found is not None and found.headers.get(NONCE) == nonce:
             return found.seq
@@ -113,6 +114,9 @@ class Publisher:
             # there.
             self.behind(messages[0].subject, last, expected)
             return None
+        if open_outcome and self._expires:
+            # Only the last message of a key is kept: whether this call was stored before that one cannot be seen.
+            raise Unavailable("The outcome of a change is unknown, and there was another one since: repeat it.")
         raise Refused(last)
 
     async def _send(self, messages: Sequence[Outgoing], nonce: str) -> dict[str, Any]:

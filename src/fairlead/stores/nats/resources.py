@@ -196,8 +196,15 @@ class _Feed:
             seq = outcome if isinstance(outcome, int) else outcome.seq
             self._resources.keys[seq] = change.key[0]
             self._positions[change.key] = seq
+            if len(self._positions) > 2 * FEED_KEPT:
+                self._forget_old()
             if isinstance(outcome, FeedEntry):
                 self._resources.tell(outcome)
+
+    def _forget_old(self) -> None:
+        kept = sorted(self._positions.items(), key=lambda item: item[1])[-FEED_KEPT:]
+        self._positions = dict(kept)
+        self._resources.keys = {seq: key[0] for key, seq in kept}
 
     def sweep(self, db: sqlite3.Connection, keys: frozenset[tuple[str, ...]]) -> None:
         positions = {self._positions[key] for key in keys if key in self._positions}

@@ -9,13 +9,14 @@ import contextlib
 import logging
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from fairlead.model import store as port
-from fairlead.model.errors import BadRequest, Damaged, Unavailable
+from fairlead.model.errors import BadRequest, Damaged, FairleadError, Unavailable
 from fairlead.model.ids import SessionId
 from fairlead.stores.nats import messages as m
 from fairlead.stores.nats.applying import Applied, ApplyMessages, known
@@ -47,6 +48,8 @@ from fairlead.system.clock import Clock, SystemClock
 
 LARGE = 512 << 10
 """Events and records above this size are objects."""
+
+_FILES = "select event_file, raw_file from entries where event_file is not null or raw_file is not null"
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +103,7 @@ class NatsStore(SqliteStore):
         self._names = names
         self._background: set[asyncio.Task[Any]] = set()
         self._followers: list[Callable[[port.LogChange], None]] = []
+        self._has_large = asyncio.Event()
         self._is_ready = False
         """Whether the whole stream was applied: before that, the fork that shows an erased log may not be here yet."""
         self._parts: dict[str, list[bytes]] = {}
@@ -108,7 +112,7 @@ class NatsStore(SqliteStore):
         self._spill.fetch = self._fetch_object
         self._bucket = Bucket(js, names, self._writer, self._clock)
         local = SqliteDocuments(self._readers, self._writer, self._clock)
-        self._cell_documents = NatsDocuments(self._bucket, local)
+        self._cell_documents = NatsDocuments(self._bucket, local, self._clock)
         self.documents = self._cell_documents
         self._node_documents = NodeDocuments(self.folder, self._clock)
         self.here = self._node_documents
@@ -160,6 +164,7 @@ class NatsStore(SqliteStore):
         await self._peers.start()
         await self.presence.start()
         self.folding.start()
+        self._spawn(self._copy_large())
         self._spawn(self._resume_erasing())
 
     async def close(self) -> None:
@@ -287,6 +292,8 @@ class NatsStore(SqliteStore):
     def _tell(self, message: m.ChainMessage, change: port.LogChange | None) -> None:
         if change is None:
             return
+        if getattr(message.op, "files", None) or isinstance(message.op, m.Fold | m.Mend):
+            self._has_large.set()
         if change.erased and self._is_ready:
             self._spawn(self._resume_erasing())
         if getattr(message.op, "node", "") != self.node or change.erased:
@@ -313,6 +320,17 @@ class NatsStore(SqliteStore):
             entries.append(entry)
         names = {seq: (files.event, files.raw) for seq, files in spilled.items()}
         return msgspec.structs.replace(batch, entries=tuple(entries)), names
+
+    async def _copy_large(self) -> None:
+        """Copy the large records of other nodes, so that each node has everything: a backup needs no other one."""
+        while True:
+            self._has_large.clear()
+            names = [name for row in await self._readers.rows(_FILES) for name in row if name is not None]
+            for name in names:
+                if not self._spill.has(name):
+                    with contextlib.suppress(FairleadError):
+                        await self._readers.outside(partial(self._spill.read, name))
+            await self._has_large.wait()
 
     def _fetch_object(self, name: str) -> bytes | None:
         """Called by a reader thread for a large record that this node does not have."""

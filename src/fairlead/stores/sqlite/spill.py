@@ -34,10 +34,13 @@ class Spill:
             raise Unavailable(f"{file} cannot be written ({error}): make room and repeat.", file=str(file)) from error
         return name
 
+    def has(self, name: str) -> bool:
+        return (self._folder / name).exists()
+
     def read(self, name: str) -> bytes:
         file = self._folder / name
         try:
-            data = self._fetched(file, name) if self.fetch is not None and not file.exists() else file.read_bytes()
+            data = self._fetched(file, name) if self.fetch is not None and not self.has(name) else file.read_bytes()
         except OSError as error:
             raise damaged(file, f"an entry of the log is in this file, and reading it failed ({error})") from error
         if _digest(data) != name.rpartition("-")[2]:
