@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RUN = py=$$(tools/find-python) && exec "$$py"
 
 .DEFAULT_GOAL := help
-.PHONY: help install clis serve web check format test test-long test-stress test-kills test-portable drift bench screenshots coverage rules lock clean
+.PHONY: help install clis serve cluster web check format test test-long test-stress test-kills test-portable drift bench screenshots coverage rules lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -20,6 +20,9 @@ clis: ## fetch what the tests drive into a cache outside the clone: real Claude 
 serve: install ## install, build the web UI, then start the gateway; ARGS="--port 8000" passes options on
 	@($(RUN) -m tools.web) || echo "web: the UI is not built; the gateway says so on its front page, and all else works"
 	@exec $(BIN)/fairlead serve $(ARGS)
+
+cluster: install ## three NATS servers and two gateways with the demo agent on this machine, until Ctrl-C
+	@exec $(BIN)/python -m tools.cluster
 
 web: ## build the web UI where its sources changed; needs npm, and says so where there is none
 	@$(RUN) -m tools.web

@@ -26,6 +26,7 @@ BUILD = HERE.parent / "build"
 from ccui_chat import measure as measure_ccui_chat  # noqa: E402
 from ccui_peer import run as measure_claudecodeui  # noqa: E402
 from changes import measure as measure_changes  # noqa: E402
+from cluster import measure as measure_cluster  # noqa: E402
 from envelopes import measure as measure_envelopes  # noqa: E402
 from figures import Figures, curves, spread, table  # noqa: E402
 from keeper import measure as measure_keeper  # noqa: E402
@@ -397,6 +398,10 @@ def keeper(quick: bool) -> Figures:
     return measure_keeper(quick)
 
 
+def cluster(quick: bool) -> Figures:
+    return measure_cluster(quick)
+
+
 def web(quick: bool) -> Figures:
     return measure_web(quick)
 
@@ -432,6 +437,7 @@ PARTS: dict[str, Callable[[bool], Figures]] = {
         claudecodeui,
         shim,
         keeper,
+        cluster,
         web,
     )
 }

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from auth.fakes import MemoryDocuments
+from fairlead.auth.accounts import credential_of
 from fairlead.auth.api.credentials import NewCredential
 from fairlead.auth.credentials import SPACE, USED, Credentials
 from fairlead.model.auth import Identity
@@ -113,6 +114,14 @@ async def test_tickets_and_signed_links_end_with_their_credential(credentials: C
     await credentials.revoke("token", made.credential.id)
     assert credentials.ticket(ticket.ticket) is None
     assert credentials.signature(path, query) is None
+
+
+async def test_tickets_of_a_user_end_with_the_password(credentials: Credentials) -> None:
+    user = await credentials.accounts.add("ann", "a long password", ("view",))
+    ticket = credentials.tickets.issue(credential_of(user)).ticket
+    assert credentials.ticket(ticket) == credentials.accounts.identity_of(user)
+    await credentials.accounts.set_password("ann", "another password")
+    assert credentials.ticket(ticket) is None
 
 
 async def test_a_device_is_not_revoked_as_a_token(credentials: Credentials) -> None:

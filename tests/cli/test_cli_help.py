@@ -29,9 +29,11 @@ PROMISED = {
     "share",
     "terminal",
     *("plugins ls", "plugins enable", "plugins disable", "agents ls", "agents add"),
+    *("nodes key", "nodes adopt"),
     *("claude", "wrap", "shim install"),
     *("audit ls", "audit verify", "audit export"),
     *("stop", "drain", "service install", "service status", "service uninstall", "keeper run"),
+    *("storage move", "storage verify", "storage mend"),
 }
 
 PASSES_ALL = "fairlead claude"

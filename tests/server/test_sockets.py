@@ -12,8 +12,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
+from fairlead.auth.tickets import SPENT
 from fairlead.model import commands as cmd
-from fairlead.model.errors import Busy
+from fairlead.model.errors import Busy, Unavailable
 from fairlead.server.limits import ServerLimits
 from fairlead.server.sockets import REVOKED
 from patience import PATIENCE
@@ -249,6 +250,33 @@ async def test_a_ticket_opens_one_socket(served: Served) -> None:
         async with dial(served, query=f"?ticket={ticket}"):
             pass
     assert again.value.response.status_code == 401
+
+
+async def test_a_ticket_that_another_node_has_spent_opens_no_socket(served: Served) -> None:
+    async with served.client() as http:
+        ticket = (await http.post("/v1/tickets")).json()["ticket"]
+    served.credentials.tickets._documents = served.documents
+    await served.documents.add(SPENT, ticket.partition(".")[0], True)
+    with pytest.raises(InvalidStatus) as refused:
+        async with dial(served, query=f"?ticket={ticket}"):
+            pass
+    assert refused.value.response.status_code == 401
+
+
+async def test_a_ticket_that_cannot_be_spent_for_certain_opens_no_socket(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served.client() as http:
+        ticket = (await http.post("/v1/tickets")).json()["ticket"]
+
+    async def away(ticket: str) -> bool:
+        raise Unavailable("The store is away.")
+
+    monkeypatch.setattr(served.credentials.tickets, "spend", away)
+    with pytest.raises(InvalidStatus) as refused:
+        async with dial(served, query=f"?ticket={ticket}"):
+            pass
+    assert refused.value.response.status_code == 503
 
 
 async def test_revoking_closes_every_socket_of_the_credential_and_no_other(served: Served) -> None:

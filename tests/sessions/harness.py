@@ -355,8 +355,10 @@ class FakeKind:
 class CoreHarness:
     """A gateway core on a data folder. `restart` makes a new one as if the process had been killed."""
 
-    def __init__(self, folder: Path, **policy: Any) -> None:
+    def __init__(self, folder: Path, *, node: str = "", **policy: Any) -> None:
+        """`node`: this core is one of several on the same folder."""
         self.folder = folder
+        self.node = node
         self.cwd = folder / "work"
         self.cwd.mkdir(exist_ok=True)
         self.policy = policy
@@ -371,7 +373,7 @@ class CoreHarness:
         self._uuids = itertools.count()
 
     async def start(self, *, kill_children: bool = False) -> "CoreHarness":
-        self.store = await SqliteStore.open(self.folder / "data")
+        self.store = await self.open_store()
         self.services = CoreDependencies(
             store=self.store,
             clock=self.clock,
@@ -396,6 +398,9 @@ class CoreHarness:
         self.gateway = SessionGateway(self.services, self.registry)
         await self.registry.start(kill_children=kill_children)
         return self
+
+    async def open_store(self) -> SqliteStore:
+        return await SqliteStore.open(self.folder / "data", node=self.node or "local", _alone=not self.node)
 
     async def _trusted(self, folder: str) -> bool:
         return self.trusts

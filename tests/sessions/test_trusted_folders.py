@@ -20,7 +20,10 @@ def project(harness: CoreHarness) -> Path:
 
 @pytest.fixture
 def book(harness: CoreHarness) -> TrustedFolders:
-    return TrustedFolders(harness.store.documents, harness.clock, describe, harness.gateway.resolve_folder)
+    documents = harness.store.documents
+    return TrustedFolders(
+        documents, harness.clock, describe, harness.gateway.resolve_folder, documents, lambda folder: False
+    )
 
 
 async def test_a_folder_is_trusted_after_it_was_shown(book: TrustedFolders, project: Path) -> None:

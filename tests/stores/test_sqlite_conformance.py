@@ -8,11 +8,12 @@ import pytest
 from fairlead.stores.sqlite import open
 from fairlead_testing.derived_conformance import ProjectionConformance
 from fairlead_testing.insight_conformance import UsageStatsConformance
+from fairlead_testing.resource_conformance import ResourceConformance
 from fairlead_testing.store_conformance import StoreConformance, Stores
 from stores.sqlite_stores import SqliteStores
 
 
-class TestSqliteStore(StoreConformance, ProjectionConformance, UsageStatsConformance):
+class TestSqliteStore(StoreConformance, ProjectionConformance, UsageStatsConformance, ResourceConformance):
     @pytest.fixture
     async def make_store(self, tmp_path: Path) -> AsyncIterator[Stores]:
         stores = SqliteStores(tmp_path)

@@ -75,10 +75,14 @@ class Accounts:
     def identity_of(self, record: StoredUser, expires: int = 0) -> Identity:
         return Identity(credential_of(record), record.name, record.name, frozenset(record.scopes), expires)
 
-    def user(self, credential: str) -> Identity | None:
-        """Return the identity behind a credential id of the form `user:<number>`, or None."""
+    def record(self, credential: str) -> StoredUser | None:
+        """Return the user behind a credential id of the form `user:<number>`, or None."""
         kind, _, number = credential.partition(":")
-        record = self._users.by_number(int(number)) if kind == "user" and number.isdecimal() else None
+        return self._users.by_number(int(number)) if kind == "user" and number.isdecimal() else None
+
+    def user(self, credential: str) -> Identity | None:
+        """Return the identity behind a credential id of a user, or None."""
+        record = self.record(credential)
         return None if record is None else self.identity_of(record)
 
     def renew(self, who: Identity, *, now: bool) -> SignedIn | None:

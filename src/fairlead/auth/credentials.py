@@ -1,14 +1,14 @@
 """Credentials: tokens and device keys, looked up in memory, kept in the store; revoking one closes its connections.
 
-All of them are in memory (`load`), so that the gate decides without waiting. Changes that another process makes in the
-store take effect at the next `load`, which also closes the connections of credentials that were revoked meanwhile.
+All of them are in memory (`load`), so that the gate decides without waiting. Changes that another node makes in the
+store are heard, and take effect at once: the connections of a credential that was revoked there are closed here.
 """
 
 import logging
 import re
 from collections.abc import Callable
 from secrets import token_bytes
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -21,10 +21,11 @@ from fairlead.auth.login_codes import LoginCodes
 from fairlead.auth.session_agents import SessionAgentTokens
 from fairlead.auth.tickets import Tickets
 from fairlead.auth.tokens import SECRET_BYTES, CredentialRecord, Random, check_scopes, digest, mint, parse_token_id
+from fairlead.auth.users import SPACE as USERS
 from fairlead.auth.users import Users
 from fairlead.model.auth import OWNER, Identity, Scope
 from fairlead.model.errors import BadRequest, FairleadError, NotFound
-from fairlead.model.store import Documents
+from fairlead.model.store import Documents, Stop
 from fairlead.system.clock import Clock, Timer
 from fairlead.system.tasks import TaskSet
 
@@ -42,6 +43,11 @@ _FLUSH_S: Final = 60.0
 log = logging.getLogger("fairlead.auth")
 
 
+def _key_of_process(random: Random) -> Callable[[], bytes]:
+    key = random(SECRET_BYTES)
+    return lambda: key
+
+
 class Credentials:
     """Call `load` before the first lookup, `close` at the end."""
 
@@ -52,16 +58,17 @@ class Credentials:
         random: Random = token_bytes,
         key: Callable[[], bytes] | None = None,
         url_key: Callable[[], bytes] | None = None,
+        ticket_key: Callable[[], bytes] | None = None,
     ) -> None:
-        """`key` signs the tokens of users, `url_key` links; without these, they are valid while this process lives."""
-        own = random(SECRET_BYTES) if key is None else b""
-        of_urls = random(SECRET_BYTES) if url_key is None else b""
-        self._url_key = url_key or (lambda: of_urls)
+        """`key` signs the tokens of users, `url_key` links, `ticket_key` tickets; without these, they are valid while
+        this process lives."""
+        self._url_key = url_key or _key_of_process(random)
         self.users = Users(documents, clock, random)
         invitations = LoginCodes(documents, clock, random, INVITATIONS, INVITED_MS)
-        self.accounts = Accounts(self.users, invitations, clock, key or (lambda: own), self._end)
+        self.accounts = Accounts(self.users, invitations, clock, key or _key_of_process(random), self._end)
         self.basic_sign_in = BasicSignIn(self.users, self.accounts, self.bearer)
-        self.tickets = Tickets(clock, random)
+        shared = None if ticket_key is None else documents
+        self.tickets = Tickets(clock, random, ticket_key or _key_of_process(random), self._binding, shared)
         self.codes = LoginCodes(documents, clock, random)
         self.agents = AgentTokens(random, self._end)
         self.session_agents = SessionAgentTokens(random, self._end)
@@ -81,9 +88,14 @@ class Credentials:
         self._dirty: set[str] = set()
         self._timer: Timer | None = None
         self._flushing = TaskSet()
+        self._hearing: list[Stop] = []
 
     async def load(self) -> None:
-        """Read everything from the store again."""
+        """Read everything from the store again, and hear of every change from then on."""
+        if not self._hearing:
+            # First, so that no change is missed between reading and listening.
+            listen = self._documents.listen
+            self._hearing = [listen(SPACE, self._on_record), listen(USERS, self._on_user)]
         void = await self.users.load()
         await self.users.ensure(OWNER)
         # Earlier versions stored the key here, and it went into every backup.
@@ -100,9 +112,31 @@ class Credentials:
         for key in (*gone, *(credential_of(record) for record in void)):
             self._end(key)
 
+    def _on_record(self, key: str, value: Any | None) -> None:
+        """Take a change over that this or another node stored. A credential that is revoked here stays so."""
+        known = self._records.get(key)
+        if value is None:
+            if self._records.pop(key, None) is not None:
+                self._end(key)
+            return
+        record = msgspec.convert(value, CredentialRecord)
+        if known is not None:
+            last = max(known.last_used, record.last_used)
+            record = msgspec.structs.replace(record, last_used=last, revoked=known.revoked or record.revoked)
+        self._records[key] = record
+        if known is not None and record.revoked and not known.revoked:
+            log.info("credential revoked elsewhere", extra={"credential": key, "sockets": self._end(key)})
+
+    def _on_user(self, name: str, value: Any | None) -> None:
+        void = self.users.heard(name, value)
+        if void is not None:
+            log.info("sign-in ended elsewhere", extra={"user": name, "sockets": self._end(credential_of(void))})
+
     async def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        for stop in self._hearing:
+            stop()
         await self._flushing.wait()
         await self.flush()
 
@@ -139,6 +173,14 @@ class Credentials:
             return user
         record = self._given if credential == ENVIRONMENT_TOKEN_ID else self._records.get(credential)
         return None if record is None or record.revoked else self._known(record)
+
+    def _binding(self, credential: str) -> str | None:
+        """The hash of a valid credential's secret, or a user's salt, which a new password changes."""
+        user = self.accounts.record(credential)
+        if user is not None:
+            return user.salt
+        record = self._given if credential == ENVIRONMENT_TOKEN_ID else self._records.get(credential)
+        return None if record is None or record.revoked else record.digest
 
     def _known(self, record: CredentialRecord) -> Identity:
         """Return one object for all sockets of a credential; the fields it copies from a record never change."""
@@ -246,7 +288,6 @@ class Credentials:
     def _end(self, credential: str) -> int:
         """Close all connections of a credential. Returns their number."""
         self._identities.pop(credential, None)
-        self.tickets.drop(credential)
         ended = [key for key, (who, _, _) in self._live.items() if who.credential == credential]
         for _, close, _ in [self._live.pop(key) for key in ended]:
             close()

@@ -87,7 +87,7 @@ _FOREIGN_ORIGIN: Final = AccessRefused(403, "foreign_origin", "Pages of another 
 _CROSS_SITE: Final = AccessRefused(403, "cross_site", "The request comes from a page of another site.")
 _AMBIGUOUS: Final = AccessRefused(400, "bad_credential", "The request carries more than one header with a token.")
 _NO_CREDENTIAL: Final = AccessRefused(401, "no_credential", "A token is needed: send it as Authorization: Bearer.")
-_BAD_CREDENTIAL: Final = AccessRefused(401, "bad_credential", "The credential is not valid.")
+BAD_CREDENTIAL: Final = AccessRefused(401, "bad_credential", "The credential is not valid.")
 _SIGN_IN: Final = AccessRefused(
     401, "no_credential", "Sign in: a name and its password, or any name and a token.", basic=True
 )
@@ -225,7 +225,7 @@ def _agent(head: Head, demand: AccessRequirement, keys: CredentialLookup) -> Acc
     found = keys.agent(secret, demand.session)
     if found is not None:
         return AccessAllowed(found)
-    return _BAD_CREDENTIAL if not secret or keys.bearer(secret) is None else _AGENTS_ONLY
+    return BAD_CREDENTIAL if not secret or keys.bearer(secret) is None else _AGENTS_ONLY
 
 
 def _header_token(head: Head, name: str = "authorization", *, any_scheme: bool = False) -> str | AccessRefused | None:
@@ -256,11 +256,11 @@ def _credential(head: Head, demand: AccessRequirement, keys: CredentialLookup) -
         return _NO_CREDENTIAL
     if kind == "ticket":
         found = keys.ticket(value)
-        return _BAD_CREDENTIAL if found is None else AccessAllowed(found, value)
+        return BAD_CREDENTIAL if found is None else AccessAllowed(found, value)
     if kind == "token":
         return _token(value, demand, keys)
     found = keys.signature(head.path, head.query)
-    return _BAD_CREDENTIAL if found is None else AccessAllowed(found)
+    return BAD_CREDENTIAL if found is None else AccessAllowed(found)
 
 
 def _token(secret: str, demand: AccessRequirement, keys: CredentialLookup) -> AccessAllowed | AccessRefused:
@@ -272,7 +272,7 @@ def _token(secret: str, demand: AccessRequirement, keys: CredentialLookup) -> Ac
         found = keys.session_agent(secret)
     if found == "expired":
         return _EXPIRED
-    return AccessAllowed(found) if isinstance(found, Identity) else _BAD_CREDENTIAL
+    return AccessAllowed(found) if isinstance(found, Identity) else BAD_CREDENTIAL
 
 
 def _from_query(head: Head, demand: AccessRequirement) -> tuple[Literal["", "ticket", "signature", "token"], str]:

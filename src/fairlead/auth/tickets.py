@@ -1,59 +1,88 @@
-"""Tickets: a browser opens a WebSocket with one, because it cannot set a header there. Single use, 30 s, in memory.
+"""Tickets: a browser opens a WebSocket with one, because it cannot set a header there. Single use, 30 s.
 
-Limited in total and per credential: one credential cannot push out another's tickets by requesting many. A restart
-drops them all; a client simply requests another.
+A ticket is signed and not stored: `<id>.<expires>.<credential>.<mac>`. So every gateway that has the key checks one
+without waiting, and issuing tickets needs no memory. The signature depends on the secret of the credential (`binding`):
+revoking it, or changing a password, invalidates its tickets.
+
+A gateway remembers the tickets that were redeemed here; nodes of a cluster also agree on it in the store (`spend`).
+Without a key of a cluster the key belongs to this process, and a restart invalidates the tickets; a client simply
+requests another.
 """
 
-from collections import Counter, OrderedDict
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
 from typing import Final
 
 from fairlead.auth.api.credentials import Ticket
-from fairlead.auth.tokens import SECRET_BYTES, Random, digest, encode_base32
+from fairlead.auth.tokens import Random, encode_base32
+from fairlead.model.store import Documents
 from fairlead.system.clock import Clock
 
-LIFETIME_S: Final = 30.0
-PER_CREDENTIAL: Final = 64
-IN_ALL: Final = 4096
+LIFETIME_MS: Final = 30_000
+SKEW_MS: Final = 5_000
+"""How far the clocks of two gateways may differ."""
+SPENT: Final = "spent"
+SPENT_S: Final = 60.0
+"""Document space of redeemed tickets, and how long they are remembered: longer than any of them is valid."""
+_ID_BYTES: Final = 16
+_FORM: Final = re.compile(r"([a-z2-7]{26})\.([0-9]{1,15})\.([a-z0-9:]{1,40})\.([0-9a-f]{64})")
 
 
 class Tickets:
-    def __init__(self, clock: Clock, random: Random) -> None:
+    """`key` signs; `binding` returns what only the holder of a valid credential has the hash of, None for others.
+    `documents`: other nodes accept the tickets too."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        random: Random,
+        key: Callable[[], bytes],
+        binding: Callable[[str], str | None],
+        documents: Documents | None = None,
+    ) -> None:
         self._clock = clock
         self._random = random
-        # By hash: the duration of a lookup reveals nothing about a ticket. The oldest comes first, and expires first.
-        self._open: OrderedDict[str, tuple[str, float]] = OrderedDict()
-        self._count: Counter[str] = Counter()
+        self._key = key
+        self._binding = binding
+        self._documents = documents
+        self._spent: dict[str, int] = {}
+        """Ids of redeemed tickets, the oldest first, with the time until which they are remembered."""
 
     def issue(self, credential: str) -> Ticket:
-        now = self._clock.monotonic()
-        while self._open and (oldest := next(iter(self._open))) and self._open[oldest][1] <= now:
-            self._remove(oldest)
-        if self._count[credential] >= PER_CREDENTIAL:
-            self._remove(next(key for key, (owner, _) in self._open.items() if owner == credential))
-        elif len(self._open) >= IN_ALL:
-            self._remove(next(iter(self._open)))
-        ticket = encode_base32(self._random(SECRET_BYTES))
-        self._open[digest(ticket)] = (credential, now + LIFETIME_S)
-        self._count[credential] += 1
-        return Ticket(ticket=ticket, expires=self._clock.now_ms() + round(LIFETIME_S * 1000))
+        expires = self._clock.now_ms() + LIFETIME_MS
+        front = f"{encode_base32(self._random(_ID_BYTES))}.{expires}.{credential}"
+        return Ticket(ticket=f"{front}.{self._mac(front, self._binding(credential) or '')}", expires=expires)
 
     def owner(self, ticket: str) -> str | None:
         """Return the credential of a ticket without spending it."""
-        found = self._open.get(digest(ticket))
-        return None if found is None or self._clock.monotonic() >= found[1] else found[0]
+        found = _FORM.fullmatch(ticket)
+        if found is None or found[1] in self._spent:
+            return None
+        expires, credential, mac = int(found[2]), found[3], found[4]
+        binding = self._binding(credential)
+        if binding is None or not hmac.compare_digest(mac, self._mac(ticket.rpartition(".")[0], binding)):
+            return None
+        now = self._clock.now_ms()
+        return credential if now < expires <= now + LIFETIME_MS + SKEW_MS else None
 
     def redeem(self, ticket: str) -> bool:
-        """Spend a ticket. Returns True for the first caller."""
+        """Spend a ticket in this process. Returns True for the first caller."""
         live = self.owner(ticket) is not None
-        self._remove(digest(ticket))
+        if live:
+            now = self._clock.now_ms()
+            while self._spent and self._spent[oldest := next(iter(self._spent))] <= now:
+                del self._spent[oldest]
+            self._spent[ticket.partition(".")[0]] = now + LIFETIME_MS + SKEW_MS
         return live
 
-    def drop(self, credential: str) -> None:
-        for key in [key for key, (owner, _) in self._open.items() if owner == credential]:
-            self._remove(key)
+    async def spend(self, ticket: str) -> bool:
+        """Spend a redeemed ticket on all nodes. Returns True for exactly one of them."""
+        if self._documents is None:
+            return True
+        return await self._documents.add(SPENT, ticket.partition(".")[0], True, ttl_s=SPENT_S)
 
-    def _remove(self, key: str) -> None:
-        credential, _ = self._open.pop(key, ("", 0.0))
-        self._count[credential] -= 1
-        if self._count[credential] <= 0:
-            del self._count[credential]
+    def _mac(self, front: str, binding: str) -> str:
+        # Neither part can contain a line break.
+        return hmac.new(self._key(), f"{front}\n{binding}".encode(), hashlib.sha256).hexdigest()

@@ -4,7 +4,7 @@ All of them are in memory after `load`, so that the gate can check a user's toke
 """
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -53,6 +53,16 @@ class Users:
         self._records = records
         self._numbers = {record.number: record for record in records.values() if record.number}
         return tuple(gone)
+
+    def heard(self, name: str, value: Any | None) -> StoredUser | None:
+        """Take a change over that this or another node stored. Returns the user if its tokens became invalid."""
+        old = self._records.get(name)
+        record = None if value is None else msgspec.convert(value, StoredUser)
+        if record is None:
+            self._forget(name)
+        else:
+            self._keep(record)
+        return old if old is not None and old.number and salt_of(record) != salt_of(old) else None
 
     # --- lookups: without waiting
 
@@ -113,8 +123,7 @@ class Users:
 
     async def remove(self, name: str) -> None:
         self.check_removable(name)
-        record = self._records.pop(name)
-        self._numbers.pop(record.number, None)
+        self._forget(name)
         await self._documents.delete(SPACE, name)
 
     async def _with_password(self, record: StoredUser, password: str, scopes: tuple[Scope, ...]) -> StoredUser:
@@ -127,6 +136,11 @@ class Users:
         while not await self._documents.add(NUMBERS, str(number), name):
             number += 1
         return number
+
+    def _forget(self, name: str) -> None:
+        record = self._records.pop(name, None)
+        if record is not None:
+            self._numbers.pop(record.number, None)
 
     def _keep(self, record: StoredUser) -> None:
         self._records[record.name] = record

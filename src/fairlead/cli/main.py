@@ -21,7 +21,8 @@ __all__ = ["app", "main"]
 
 MODULES = (
     *("serve", "stop", "run", "ls", "session", "session_verbs", "permit", "trust", "plugins", "accounts", "audit"),
-    *("service", "keeper", "imports", "data_folder", "configuration", "agents", "shim", "acp", "doctor", "hook", "mcp"),
+    *("service", "keeper", "nodes", "imports", "data_folder", "storage", "configuration", "agents", "shim", "acp"),
+    *("doctor", "hook", "mcp"),
 )
 """The modules that define the commands, in the order of the help."""
 for module in MODULES:

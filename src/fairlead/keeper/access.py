@@ -3,7 +3,7 @@ replaced when the next process starts."""
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
@@ -15,11 +15,20 @@ from fairlead.system.process_group import StopTimeouts
 logger = logging.getLogger("fairlead.keeper")
 
 
-class KeeperAccess:
-    """`orphan_s`: how long processes live without a gateway."""
+SHARED_ORPHAN_S = 15.0
+"""How long processes in shared folders live without a gateway: less than a node must be silent for its sessions to be
+taken over."""
 
-    def __init__(self, data: Path, clock: Clock, orphan_s: float) -> None:
+
+class KeeperAccess:
+    """`orphan_s`: how long processes live without a gateway. `shared`: whether another node has this folder too, and
+    may take over the session in it."""
+
+    def __init__(
+        self, data: Path, clock: Clock, orphan_s: float, shared: Callable[[str], bool] = lambda folder: False
+    ) -> None:
         self._orphan_s = orphan_s
+        self._shared = shared
         self._data = data
         self._clock = clock
         self._keeper: Keeper | None = None
@@ -72,7 +81,8 @@ class KeeperAccess:
 
     async def spawn(self, spec: ProcessSpec) -> KeptProcess:
         """Start a process at the keeper, which is started if it does not run."""
-        return await (await self._open()).spawn(msgspec.structs.replace(spec, orphan_s=self._orphan_s))
+        orphan_s = min(SHARED_ORPHAN_S, self._orphan_s) if self._shared(spec.cwd) else self._orphan_s
+        return await (await self._open()).spawn(msgspec.structs.replace(spec, orphan_s=orphan_s))
 
     async def close(self) -> None:
         """Leave the keeper. It ends if it holds nothing."""

@@ -56,6 +56,8 @@ class Create(SessionCommand, frozen=True, kw_only=True, tag="create"):
     agent: str = ""
     settings: Settings = Settings()
     resume: str = ""
+    node: str = ""
+    """The node whose agent works on it; empty: one that has the folder. Only this one, in a gateway without others."""
 
 
 class Send(SessionCommand, frozen=True, kw_only=True, tag="send"):

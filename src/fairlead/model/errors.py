@@ -141,6 +141,13 @@ class OwnedElsewhere(StoreError, code="held"):
         super().__init__(f"Held by {node}.", node=node)
 
 
+class NodeAway(StoreError, code="node_away"):
+    """The node that has the session's files cannot be reached; `since` is when it was last heard, 0 if unknown."""
+
+    def __init__(self, node: str, since: int = 0) -> None:
+        super().__init__(f"The node {node} is away: its sessions go on when it is back.", node=node, since=since)
+
+
 class Unavailable(StoreError, code="unavailable"):
     """Outcome unknown (full disk, lost connection): repeating the same call is safe."""
 

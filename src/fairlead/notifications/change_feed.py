@@ -12,7 +12,7 @@ from fairlead.model.auth import Identity
 from fairlead.model.errors import FairleadError
 from fairlead.model.web.sockets import SocketHandle
 from fairlead.notifications.api import feed as api
-from fairlead.notifications.api.resources import ResourceStore, StoredResource
+from fairlead.notifications.api.resources import ResourceStore, RowAsRead, StoredResource
 from fairlead.system.clock import Clock
 
 UNSENT_BYTES: Final = 128 * 1024
@@ -28,7 +28,6 @@ class ChangeFeed:
     def __init__(self, store: ResourceStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._writing = asyncio.Lock()
         self.subscribers: set[FeedSubscriber] = set()
         self.listeners: list[Callable[[], None]] = []
         """Called after every entry, for readers that continue from the store."""
@@ -38,6 +37,7 @@ class ChangeFeed:
     async def start(self) -> None:
         page = await self._store.feed(0, 1)
         self.id, self.head = page.feed, page.head
+        self._store.listen(self._on_entries)
 
     async def write(
         self,
@@ -45,23 +45,23 @@ class ChangeFeed:
         puts: Sequence[StoredResource] = (),
         removes: Sequence[tuple[str, str]] = (),
         most: Mapping[str, int] | None = None,
+        expected: Sequence[RowAsRead] = (),
     ) -> tuple[api.FeedEntry, ...]:
-        """Store changed rows together with their feed entries, then publish the entries, in the order of the calls."""
-        async with self._writing:
-            entries = await self._store.write(self._clock.now_ms(), puts, removes, items, most=most)
-            for entry in entries:
-                self._publish(entry)
-        return entries
+        """Store changed rows together with their feed entries, which are then published."""
+        return await self._store.write(self._clock.now_ms(), puts, removes, items, most, expected)
 
     async def forget(self, user: str) -> None:
-        async with self._writing:
-            await self._store.forget(user)
+        await self._store.forget(user)
 
     async def read(self, after: int, limit: int) -> api.FeedPage:
         return await self._store.feed(after, limit)
 
     def join(self, who: Identity, codec: api.FeedCodec) -> "FeedSubscriber":
         return FeedSubscriber(self, who, codec, self._clock)
+
+    def _on_entries(self, entries: Sequence[api.FeedEntry]) -> None:
+        for entry in entries:
+            self._publish(entry)
 
     def _publish(self, entry: api.FeedEntry) -> None:
         self.head = entry.seq
@@ -72,7 +72,7 @@ class ChangeFeed:
             if peer.wants(entry):
                 key = peer.encoding_key
                 frames = encoded.get(key) or encoded.setdefault(key, peer.encode(entry))
-            peer.send_entry(entry.seq, frames)
+            peer.send_entry(entry, frames)
         for listener in self.listeners:
             listener()
 
@@ -143,18 +143,18 @@ class FeedSubscriber:
     def encode(self, entry: api.FeedEntry) -> bytes:
         return self._codec.entry(entry, api.cursor_text(self._feed.id, entry.seq) if self._ask is not None else None)
 
-    def send_entry(self, seq: int, frames: bytes) -> None:
+    def send_entry(self, entry: api.FeedEntry, frames: bytes) -> None:
         """Send an entry's frames. Empty frames: the entry is not for this subscriber, but its position advances."""
         wire = self._wire
         if wire is None or self._behind:
             return
-        if seq != self._seq + 1 or wire.backlog() > UNSENT_BYTES:
+        if entry.prev != self._seq or wire.backlog() > UNSENT_BYTES:
             # An entry was missed, or the client does not read: continue from the store, which has everything.
             self._behind = True
             if wire.backlog() <= UNSENT_BYTES:
                 self._read_on()
             return
-        self._seq = seq
+        self._seq = entry.seq
         if frames:
             wire.send(frames)
 

@@ -40,6 +40,9 @@ MOST_EACH: Final = 20
 """Maximum number of targets of one user."""
 _ADMIN: Final = Identity("", "", "", frozenset({"admin"}))
 PAGE: Final = 100
+REFRESH_S: Final = 30.0
+LEADS_S: Final = 5.0
+"""How often a node looks for targets of other nodes, and one that does not lead whether it does."""
 KEYS: Final = "push"
 """The document with Fairlead's own key for push services."""
 
@@ -57,6 +60,8 @@ class Outbox:
     _clock: Clock
     _link: Callable[[SessionId | None], str]
     _who_is: Callable[[str], Identity | None]
+    _leads: Callable[[], bool] | None = None
+    """Of several nodes the one that leads sends; None: there is only this one."""
     _deliveries: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _tasks: TaskSet = field(default_factory=TaskSet)
     _topics: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -75,6 +80,23 @@ class Outbox:
                 await self._resources.remove(Destination, target.id)
             else:
                 self._start_delivery(target)
+        if self._leads is not None:
+            self._tasks.spawn(self._refresh_forever())
+
+    async def _refresh_forever(self) -> None:
+        """Take over the targets that other nodes have added or removed."""
+        while True:
+            await self._clock.sleep(REFRESH_S)
+            try:
+                found = {target.id: target for target in await self._resources.list(Destination)}
+            except FairleadError as error:
+                log.warning("targets not readable", extra={"error": error.message})
+                continue
+            for id in self._deliveries.keys() - found.keys():
+                self._topics.pop(id, None)
+                self._deliveries.pop(id).cancel()
+            for target in found.values():
+                self.changed(target)
 
     async def stop(self) -> None:
         await self._tasks.close()
@@ -140,8 +162,14 @@ class Outbox:
     async def _deliver_all(self, target: Destination) -> None:
         while True:
             try:
+                while self._leads is not None and not self._leads():
+                    await self._clock.sleep(LEADS_S)
+                    # The node that leads has gone on.
+                    target = await self._resources.get(Destination, target.id)
                 while self._feed.head <= target.seq:
                     await self._grown.wait()
+                if self._leads is not None and not self._leads():
+                    continue
                 page = await self._feed.read(target.seq, PAGE)
                 for entry in page.entries:
                     target = await self._handle_entry(target, entry)

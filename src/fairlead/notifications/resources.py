@@ -4,16 +4,16 @@ A client's input is checked by its protocol; the checks here apply to every call
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import structs
 
-from fairlead.model.errors import NotFound, Stale, TooMany
+from fairlead.model.errors import Conflict, NotFound, Stale, TooMany
 from fairlead.notifications.api import cognova
 from fairlead.notifications.api.feed import Change, ChangeAction, ResourceKind
-from fairlead.notifications.api.resources import Resource, ResourceStore, StoredResource
+from fairlead.notifications.api.resources import Resource, ResourceStore, RowAsRead, StoredResource
 from fairlead.notifications.api.targets import Destination
 from fairlead.notifications.change_feed import ChangeFeed
 from fairlead.notifications.cron import next_due
@@ -65,11 +65,7 @@ class Resources:
     # --- reading
 
     async def get(self, kind: type[T], id: str, *, deleted: bool = False) -> T:
-        data = await self._store.get(KINDS[kind].name, id)
-        item = None if data is None else msgspec.json.decode(data, type=kind)
-        if item is None or (item.deleted_at is not None and not deleted):
-            raise NotFound(KINDS[kind].name, id)
-        return item
+        return _decoded(kind, id, await self._store.get(KINDS[kind].name, id), deleted=deleted)
 
     async def list(
         self,
@@ -117,51 +113,107 @@ class Resources:
 
     async def edit(self, kind: type[T], id: str, changes: Mapping[str, Any]) -> T:
         changes = dict(changes)
-        async with self._changing:
-            before = await self.get(kind, id)
-            if kind is cognova.Secret and "value" in changes:
-                changes["sealed"] = self._seal.seal(changes.pop("value"))
+        if kind is cognova.Secret and "value" in changes:
+            changes["sealed"] = self._seal.seal(changes.pop("value"))
+
+        def edited(before: T) -> T:
             now = self._clock.now_ms()
-            made = _checked(structs.replace(before, **changes, modified_at=now), before, now)
-            await self._write(made, "edit")
-        return made
+            return _checked(structs.replace(before, **changes, modified_at=now), before, now)
+
+        return await self._change(kind, id, edited, "edit")
 
     async def remove(self, kind: type[T], id: str) -> T:
-        async with self._changing:
-            before = await self.get(kind, id)
-            gone = structs.replace(before, deleted_at=self._clock.now_ms())
-            await self._write(gone, "delete")
-        return gone
+        return await self._change(
+            kind, id, lambda before: structs.replace(before, deleted_at=self._clock.now_ms()), "delete"
+        )
 
     async def restore(self, kind: type[T], id: str) -> T:
-        async with self._changing:
-            before = await self.get(kind, id, deleted=True)
+        def restored(before: T) -> T:
             if before.deleted_at is None:
                 raise Stale(f"{KINDS[kind].name.capitalize()} is not deleted", kind=KINDS[kind].name)
-            made = structs.replace(before, deleted_at=None, modified_at=self._clock.now_ms())
-            await self._write(made, "restore")
-        return made
+            return structs.replace(before, deleted_at=None, modified_at=self._clock.now_ms())
 
-    async def amend(self, kind: type[T], id: str, changes: Mapping[str, Any], *entries: Change) -> None:
-        """Store a change that the gateway itself makes (a reminder fires), with these feed entries."""
+        return await self._change(kind, id, restored, "restore", deleted=True)
+
+    async def amend(
+        self,
+        kind: type[T],
+        id: str,
+        changes: Mapping[str, Any],
+        *entries: Change,
+        unless: Callable[[T], bool] = lambda item: False,
+    ) -> bool:
+        """Store a change that the gateway itself makes (a reminder fires), with these feed entries. False: nothing is
+        changed, since `unless` holds."""
+
+        def amended(before: T) -> T:
+            if unless(before):
+                raise _Unwanted
+            return structs.replace(before, **changes)
+
+        try:
+            await self._change(kind, id, amended, entries)
+        except _Unwanted:
+            return False
+        return True
+
+    async def _change(
+        self,
+        kind: type[T],
+        id: str,
+        change: Callable[[T], T],
+        action: ChangeAction | Sequence[Change],
+        *,
+        deleted: bool = False,
+    ) -> T:
+        """Read an item and write it changed; again, if another node has changed it meanwhile. `action`: what the feed
+        says, or its entries."""
         async with self._changing:
-            await self.put(structs.replace(await self.get(kind, id), **changes), *entries)
+            while True:
+                data = await self._store.get(KINDS[kind].name, id)
+                made = change(_decoded(kind, id, data, deleted=deleted))
+                expected = RowAsRead(KINDS[kind].name, id, data)
+                try:
+                    if isinstance(action, str):
+                        await self._write(made, action, expected)
+                    else:
+                        await self.put(made, *action, expected=expected)
+                except Conflict:
+                    continue
+                return made
 
-    async def put(self, item: Resource, *changes: Change) -> None:
-        """Store the item as given, without the lock: for items with a single writer (a run)."""
+    async def put(self, item: Resource, *changes: Change, expected: RowAsRead | None = None) -> None:
+        """Store the item as given, without the lock: for items with a single writer (a run). Conflict if the row is not
+        the `expected` one."""
         kind = KINDS[type(item)]
         most = {kind.name: MOST} if kind.endless else None
-        await self._feed.write(*changes, puts=[_kept(item)], most=most)
+        await self._feed.write(*changes, puts=[_kept(item)], most=most, expected=_one(expected))
         self.changed(item)
 
-    async def _write(self, item: Resource, action: ChangeAction) -> None:
+    async def _write(self, item: Resource, action: ChangeAction, expected: RowAsRead | None = None) -> None:
         kind = KINDS[type(item)]
         changes = () if kind.resource is None else (_change(item, kind.resource, action),)
         if action == "delete" and not kind.soft:
-            await self._feed.write(*changes, removes=[(kind.name, _kept(item).id)])
+            removes = [(kind.name, _kept(item).id)]
+            await self._feed.write(*changes, removes=removes, expected=_one(expected))
             self.changed(item)
         else:
-            await self.put(item, *changes)
+            await self.put(item, *changes, expected=expected)
+
+
+class _Unwanted(Exception):
+    """The change is not to be made."""
+
+
+def _one(row: RowAsRead | None) -> tuple[RowAsRead, ...]:
+    return () if row is None else (row,)
+
+
+def _decoded(kind: type[T], id: str, data: bytes | None, *, deleted: bool) -> T:
+    item = None if data is None else msgspec.json.decode(data, type=kind)
+    if item is None or (item.deleted_at is not None and not deleted):
+        raise NotFound(KINDS[kind].name, id)
+    return item
 
 
 def named(item: Resource) -> str:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 from msgspec import structs
@@ -13,12 +14,13 @@ from fairlead.model import events as ev
 from fairlead.model import queries as q
 from fairlead.model.auth import OWNER, Identity, display_name
 from fairlead.model.content import TextBlock
-from fairlead.model.errors import Busy, FairleadError, NotFound
+from fairlead.model.errors import Busy, Conflict, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import MessageId, SessionId
 from fairlead.notifications.api.cognova import AgentRun, RunStatus, ScheduledAgent
 from fairlead.notifications.api.feed import Change, ChangeAction
-from fairlead.notifications.resources import Resources
+from fairlead.notifications.api.resources import RowAsRead
+from fairlead.notifications.resources import KINDS, Resources
 from fairlead.system.clock import Clock
 from fairlead.system.tasks import TaskSet
 
@@ -26,6 +28,7 @@ log = logging.getLogger("fairlead.notifications")
 
 OVER_BUDGET: Final = "error_max_budget_usd"
 """Claude Code's reason for a turn that used up its budget."""
+RUN: Final = KINDS[AgentRun].name
 LOST: Final = "The gateway stopped while it ran."
 ACTIONS: Final[dict[RunStatus, ChangeAction]] = {
     "running": "run",
@@ -66,31 +69,55 @@ class ScheduledRuns:
     _gateway: Callable[[], Gateway]
     _clock: Clock
     _fresh: Callable[[], str]
+    _node: str = ""
+    """This node, if there are several: it follows the runs that it started."""
     _active: dict[SessionId, ActiveRun] = field(default_factory=dict)
     _tasks: TaskSet = field(default_factory=TaskSet)
 
     async def start(self) -> None:
         """Resume the runs of an earlier gateway process: a run whose agent still lives continues, the others get the
         end that their log has."""
-        for run in await self._resources.list(AgentRun, lambda run: run.status == "running"):
+        for run in await self._resources.list(AgentRun, self._is_ours):
             active = self._active[run.session_id] = ActiveRun(run, await self._agent_of(run))
             try:
                 await self._resume(active)
             except FairleadError:
                 await self._finish(active, "cancelled", LOST)
 
+    def _is_ours(self, run: AgentRun) -> bool:
+        return run.status == "running" and run.node in ("", self._node)
+
+    def followed(self, session: SessionId) -> None:
+        """A turn of a session on another node has ended."""
+        if active := self._active.get(session):
+            self._tasks.spawn(self._resume(active))
+
     async def stop(self) -> None:
         await self._tasks.wait()
 
-    async def run(self, agent: ScheduledAgent) -> AgentRun:
+    async def run(self, agent: ScheduledAgent, due: int | None = None) -> AgentRun:
+        """Run an agent. `due`: the time of its schedule; of several nodes that try, one runs it, and the others get
+        Stale."""
         if self._runs_of(agent):
             raise Busy(f"{agent.name} runs already.", agent=agent.id)
         session, now = SessionId(self._fresh()), self._clock.now_ms()
+        name = self._fresh() if due is None else str(uuid5(NAMESPACE_URL, f"fairlead:run/{agent.id}/{due}"))
         run = AgentRun(
-            id=self._fresh(), agent_id=agent.id, session_id=session, created_at=now, modified_at=now, user=agent.user
+            id=name,
+            agent_id=agent.id,
+            session_id=session,
+            created_at=now,
+            modified_at=now,
+            user=agent.user,
+            node=self._node,
         )
         active = self._active[session] = ActiveRun(run, agent)
-        await self._publish(run, agent, "")
+        try:
+            # Before the session is made: a row of this time means that another node runs it.
+            await self._publish(run, agent, "", RowAsRead(RUN, run.id, None))
+        except Conflict:
+            del self._active[session]
+            raise Stale(f"{agent.name} was started by another node.", agent=agent.id) from None
         who = identity(agent)
         settings = cmd.Settings(max_turns=agent.max_turns, max_budget_usd=agent.max_budget_usd)
         content = (TextBlock(text=agent.prompt),)
@@ -168,7 +195,9 @@ class ScheduledRuns:
         end = {"status": status, "error": message or None, "completed_at": now, "modified_at": now, **figures}
         await self._publish(structs.replace(active.run, **end), active.agent, message)
 
-    async def _publish(self, run: AgentRun, agent: ScheduledAgent, message: str) -> None:
+    async def _publish(
+        self, run: AgentRun, agent: ScheduledAgent, message: str, expected: RowAsRead | None = None
+    ) -> None:
         meta: dict[str, Any] = {"runId": run.id, "sessionId": run.session_id}
         if run.status != "running":
             meta["status"] = run.status
@@ -181,7 +210,7 @@ class ScheduledRuns:
             meta=meta,
             seen=(run.user,) if run.user else None,
         )
-        await self._resources.put(run, change)
+        await self._resources.put(run, change, expected=expected)
         log.info("agent run", extra={"agent": agent.id, "run": run.id, "session": run.session_id, "status": run.status})
 
     async def _agent_of(self, run: AgentRun) -> ScheduledAgent:

@@ -14,11 +14,12 @@ FILE: Final = "secrets.key"
 
 
 class FieldCipher:
-    """Reads or creates the key at the first use: a gateway without secrets has no key file."""
+    """Reads or creates the key at the first use: a gateway without secrets has no key file. `key`: the key that all
+    nodes of a cluster have; there is no file then."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, key: bytes = b"") -> None:
         self._path = folder / FILE
-        self._opened: SecretBox | None = None
+        self._opened = SecretBox(key) if key else None
 
     def seal(self, text: str) -> str:
         return base64.b64encode(self._box().encrypt(text.encode())).decode()

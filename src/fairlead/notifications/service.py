@@ -9,10 +9,10 @@ from msgspec import structs
 
 from fairlead.model import events as ev
 from fairlead.model.auth import Identity
-from fairlead.model.errors import Busy, NotFound
+from fairlead.model.errors import Busy, FairleadError, NotFound, Stale
 from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
-from fairlead.model.store import Documents
+from fairlead.model.store import Alone, Documents, Peers, Stop
 from fairlead.model.web.requests import ServiceHandlers
 from fairlead.model.web.session_changes import What
 from fairlead.notifications.api import cognova, feed, resources, targets
@@ -25,6 +25,7 @@ from fairlead.notifications.scheduler import Scheduler
 from fairlead.notifications.secret_box import FieldCipher
 from fairlead.notifications.session_bridge import Describe, SessionBridge
 from fairlead.system.clock import Clock
+from fairlead.system.tasks import TaskSet
 
 log = logging.getLogger("fairlead.notifications")
 
@@ -50,27 +51,40 @@ class NotificationService:
         caller: HttpClient,
         who_is: Callable[[str], Identity | None],
         public_url: str = "",
+        secrets_key: bytes = b"",
+        peers: Peers | None = None,
     ) -> None:
+        """`secrets_key` seals secrets; empty: a key in the folder. `peers`: the other nodes, of which one does the work
+        that is done once."""
         self._documents = documents
         self._public_url = public_url.rstrip("/")
-        seal = FieldCipher(folder)
+        seal = FieldCipher(folder, secrets_key)
         self.feed = ChangeFeed(store, clock)
         self.resources = Resources(store, self.feed, seal, clock)
-        self.outbox = Outbox(self.resources, self.feed, documents, seal, caller, clock, self._link, who_is)
+        self._cell = not isinstance(peers, Alone | None)
+        leads = peers.leads if peers is not None and self._cell else None
+        self.outbox = Outbox(self.resources, self.feed, documents, seal, caller, clock, self._link, who_is, leads)
         self.sessions = SessionBridge(self.feed, describe)
-        self.runs = ScheduledRuns(self.resources, gateway, clock, fresh)
-        self.scheduler = Scheduler(self.resources, clock, self._ring)
+        self.runs = ScheduledRuns(self.resources, gateway, clock, fresh, peers.node if peers and self._cell else "")
+        self.scheduler = Scheduler(self.resources, clock, self._ring, leads)
+        self._store = store
+        self._following = TaskSet(ignored=(FairleadError,))
+        self._stop_following: Stop = lambda: None
         self.resources.changed = self._changed
 
     async def begin(self) -> None:
         await self.feed.start()
 
     async def start(self) -> None:
+        if self._cell:
+            self._stop_following = self._store.listen(self._on_entries)
         await self.runs.start()
         await self.scheduler.start()
         await self.outbox.start()
 
     async def stop(self) -> None:
+        self._stop_following()
+        await self._following.close()
         await self.scheduler.stop()
         await self.runs.stop()
         await self.sessions.stop()
@@ -200,16 +214,28 @@ class NotificationService:
         if isinstance(item, cognova.ScheduledAgent) and item.deleted_at is not None:
             self.runs.abandon(item)
 
-    async def _ring(self, item: resources.Resource) -> None:
+    def _on_entries(self, entries: Sequence[feed.FeedEntry]) -> None:
+        """Note what other nodes changed or rang."""
+        kinds: dict[str, type[cognova.Reminder | cognova.ScheduledAgent]]
+        kinds = {"reminder": cognova.Reminder, "agent": cognova.ScheduledAgent}
+        for entry in entries:
+            if isinstance(entry.item, feed.Change) and entry.item.resource in kinds:
+                self._following.spawn(self.scheduler.refresh(kinds[entry.item.resource], entry.item.id))
+
+    async def _ring(self, item: resources.Resource, due: int) -> None:
         if isinstance(item, cognova.Reminder):
             change = feed.Change(resource="reminder", action="complete", id=item.id, name=item.message)
-            await self.resources.amend(cognova.Reminder, item.id, {"notified": True}, change)
-            log.info("reminder fired", extra={"reminder": item.id})
+            if await self.resources.amend(
+                cognova.Reminder, item.id, {"notified": True}, change, unless=lambda found: found.notified
+            ):
+                log.info("reminder fired", extra={"reminder": item.id})
         elif isinstance(item, cognova.ScheduledAgent):
             try:
-                await self.runs.run(item)
+                await self.runs.run(item, due)
             except Busy:
                 log.info("scheduled run skipped", extra={"agent": item.id, "reason": "it still runs"})
+            except Stale:
+                log.info("scheduled run skipped", extra={"agent": item.id, "reason": "another node runs it"})
 
 
 def _made_by(who: Identity, item: T) -> T:

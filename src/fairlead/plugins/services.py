@@ -7,7 +7,7 @@ from fairlead.system.services import Service, ServiceContext, ServiceFactory
 
 
 def plugins(context: ServiceContext) -> Service:
-    manager = context.add(PluginManager(context.store.documents, context.clock, context.get(PluginSettings)))
+    manager = context.add(PluginManager(context.store.here, context.clock, context.get(PluginSettings)))
     return Service(handlers=manager.handlers(), start=manager.start, stop=manager.stop, stops_first=True)
 
 

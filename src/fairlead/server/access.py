@@ -10,7 +10,14 @@ from typing import Final
 
 from fairlead.auth.api.credentials import TooManyAttempts
 from fairlead.auth.credentials import Credentials
-from fairlead.auth.gate import AccessAllowed, AccessRefused, AccessRequirement, basic_to_check, decide
+from fairlead.auth.gate import (
+    BAD_CREDENTIAL,
+    AccessAllowed,
+    AccessRefused,
+    AccessRequirement,
+    basic_to_check,
+    decide,
+)
 from fairlead.auth.origins import AllowedOrigins, parse_origin
 from fairlead.model.web.requests import Head
 from fairlead.model.web.routes import METHODS
@@ -20,6 +27,11 @@ log = logging.getLogger("fairlead.gate")
 
 _PREFLIGHT_S: Final = 600
 """How long a browser may remember the answer."""
+
+
+STORE_AWAY: Final = AccessRefused(
+    503, "unavailable", "This node has lost the store and cannot check credentials: use another one, or try again."
+)
 
 
 class AccessControl:
@@ -49,10 +61,15 @@ class AccessControl:
         verdict = decide(head, demand, self.allowed_origins, self._credentials)
         if isinstance(verdict, AccessAllowed):
             if verdict.ticket:
-                # Nothing was awaited since the decision, so no other request can have spent it.
+                # Nothing was awaited since the decision, so no other request here can have spent it.
                 self._credentials.tickets.redeem(verdict.ticket)
             return verdict
         return self._refused(head, verdict)
+
+    async def spend(self, head: Head, ticket: str) -> AccessRefused | None:
+        """Make sure that no other node has admitted a socket with this ticket. Raises Unavailable."""
+        spent = await self._credentials.tickets.spend(ticket)
+        return None if spent else self._refused(head, BAD_CREDENTIAL)
 
     def _refused(self, head: Head, verdict: AccessRefused) -> AccessRefused:
         kind = "websocket" if head.socket else head.method

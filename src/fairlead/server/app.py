@@ -32,9 +32,9 @@ from fairlead.model.web.routes import (
     SessionStream,
 )
 from fairlead.model.web.session_changes import ChangeListenerHandle
-from fairlead.model.web.sockets import AcceptedSubprotocol, Check, Handshake, SocketRoute
+from fairlead.model.web.sockets import AcceptedSubprotocol, Handshake, SocketRoute
 from fairlead.monitoring.routes import own_routes
-from fairlead.server.access import AccessControl, allow_cross_origin
+from fairlead.server.access import STORE_AWAY, AccessControl, allow_cross_origin
 from fairlead.server.asgi import Receive, Scope, Send
 from fairlead.server.dispatch import Dispatcher
 from fairlead.server.errors import Stopping, error_response, unexpected
@@ -57,6 +57,7 @@ from fairlead.server.socket_services import SocketServices
 from fairlead.server.sockets import SocketEndpoint, SocketHost
 from fairlead.server.websocket.connection import EXTENSION, ConnectionOptions
 from fairlead.server.websocket.protocol import run_endpoint
+from fairlead.server.websocket.tunnel import Tunnel
 from fairlead.system.clock import Clock, within
 from fairlead.system.tasks import run_until
 from fairlead.uploads.api import AcceptForm
@@ -88,7 +89,7 @@ class AppConfig:
     belong to a client protocol. `door`: the single protocol is served at the root. `options` are defaults for query
     parameters. `basic`: browsers sign in by HTTP Basic. `shares` counts the open connections of each credential, over
     all ports; by default the application creates it from `limits`. `on_refused` is called with every request that the
-    gate rejects.
+    gate rejects. `closed`: this node takes no connections now. `tunnel`: the way to sockets that other nodes serve.
     """
 
     protocols: Sequence[ClientProtocol]
@@ -107,12 +108,15 @@ class AppConfig:
     limits: ServerLimits = DEFAULT_LIMITS
     fresh: Callable[[], str] = lambda: str(uuid4())
     on_refused: Callable[[Head, AccessRefused], None] = lambda head, verdict: None
+    closed: Callable[[], bool] = lambda: False
+    tunnel: Tunnel | None = None
 
 
 class App:
     def __init__(self, parts: AppConfig) -> None:
         served = sorted(protocol.name for protocol in parts.protocols)
         place = at_door if parts.door else at_main_port
+        self.protocols = parts.protocols
         placed = [place(protocol) for protocol in parts.protocols]
         self.table = RouteTable([own_routes("" if parts.door else parts.version, served), *placed, *parts.inbound])
         self._streams = SessionStreams(parts.gateway, parts.credentials, parts.clock)
@@ -131,7 +135,7 @@ class App:
         if shares is None:
             shares = CredentialShares(open_per_credential(limits), limits.bytes_per_credential)
         self._shares = shares
-        self._sockets = SocketHost(self.dispatcher, parts.clock, parts.limits, parts.fresh, services)
+        self.sockets = SocketHost(self.dispatcher, parts.clock, parts.limits, parts.fresh, services)
         self._stopping = asyncio.Event()
         self._listening: set[ChangeListenerHandle] = set()
 
@@ -149,7 +153,8 @@ class App:
         )
 
     def _admit(self, scope: Scope, head: Head, demand: AccessRequirement) -> AccessAllowed | AccessRefused:
-        verdict = self._access.admit(head, demand)
+        shut = demand.access != "public" and self._parts.closed()
+        verdict = STORE_AWAY if shut else self._access.admit(head, demand)
         if isinstance(verdict, AccessAllowed) and demand.access != "public":
             extensions = scope.get("extensions", {})
             guard = extensions.get(GUARD) or extensions.get(EXTENSION)
@@ -365,7 +370,7 @@ class App:
         except TooMany as error:
             return self._refused(AccessRefused(error.status, error.code, error.message), match)
         compress = bool(route.compress_query) and opening.query.get(route.compress_query) == "1"
-        endpoint = SocketEndpoint(conversation, who, self._sockets, name=route.name, peer=head.peer, compress=compress)
+        endpoint = SocketEndpoint(conversation, who, self.sockets, name=route.name, peer=head.peer, compress=compress)
         most = route.message_limit or parts.limits.message_bytes
         options = ConnectionOptions(max_message=most, compress=compress, share=share)
         detach = parts.credentials.attach(who, endpoint.on_revoked, endpoint.ask_to_reconnect)
@@ -374,17 +379,21 @@ class App:
             detach()
             give_back()
 
-        return (
-            endpoint,
-            options,
-            opening.subprotocol or None,
-            leave,
-            None if route.check is None else partial(self._checked, who, route.check(opening), route.path),
-        )
+        waits = route.check is not None or verdict.ticket or route.place == "session"
+        check = partial(self._checked, match, opening, verdict.ticket) if waits else None
+        return endpoint, options, opening.subprotocol or None, leave, check
 
-    async def _checked(self, who: Identity, check: Check, path: str) -> Response | AcceptedSubprotocol | None:
+    async def _checked(
+        self, match: RouteMatch[SocketRoute], opening: Handshake, ticket: str
+    ) -> Response | AcceptedSubprotocol | None:
+        route, path, tunnel = match.route, match.route.path, self._parts.tunnel
         try:
-            return await self.dispatcher.drive(who, check)
+            refused = await self._access.spend(opening.head, ticket) if ticket else None
+            if refused is not None:
+                return self._refused(refused, match)
+            if tunnel is not None and route.place == "session" and (home := await tunnel.home(match.params["session"])):
+                return await tunnel.open(home, route, opening)
+            return None if route.check is None else await self.dispatcher.drive(opening.who, route.check(opening))
         except FairleadError as error:
             return error_response(error)
         except Exception as error:

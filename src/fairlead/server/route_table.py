@@ -10,7 +10,8 @@ from typing import Generic, TypeVar
 
 from msgspec import structs
 
-from fairlead.model.web.routes import ClientProtocol, Route
+from fairlead.model.web.requests import Response
+from fairlead.model.web.routes import ClientProtocol, Request, Route, Routes, json_response
 from fairlead.model.web.sockets import SocketRoute
 from fairlead.server.errors import RouteClash
 
@@ -119,3 +120,16 @@ class RouteTable:
 
     def socket(self, path: str) -> RouteMatch[SocketRoute] | None:
         return self._sockets.match("", path)
+
+
+def own_protocol(version: str, served: list[str]) -> ClientProtocol:
+    """Build the server's own routes. `version` is empty on a door: a front end would take it for its server's."""
+    info = {"status": "ok", **({"version": version} if version else {}), "protocols": served}
+
+    routes = Routes()
+
+    @routes.get("/health", "public", "health", body_limit=0)
+    def health(request: Request) -> Response:
+        return json_response(info)
+
+    return ClientProtocol(name="server", routes=tuple(routes))

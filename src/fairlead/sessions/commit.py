@@ -16,7 +16,7 @@ import msgspec
 from fairlead.model import events as ev
 from fairlead.model.agents import Interpretation, Interpreter, Record
 from fairlead.model.commands import Command, Reply, Send, Steer
-from fairlead.model.errors import FairleadError, Unavailable
+from fairlead.model.errors import FairleadError, Fenced, Unavailable
 from fairlead.model.ids import RequestId, SessionId, event_id
 from fairlead.model.policy import PermissionMode
 from fairlead.model.store import Checkpoint, Entry, Origin, StoredReply
@@ -176,6 +176,8 @@ class SessionCore:
         """Completed with the store's error while a patient commit waits for the store."""
         self.on_commit: Callable[[Sequence[ev.Event]], None] = lambda events: None
         """Called after each commit, in order, when the stored events are the session's current state."""
+        self.on_fenced: Callable[[], None] = lambda: None
+        """Called when the store rejects a commit because another node owns the session by now."""
         self.requested_mode: RequestedMode | None = None
         self.suggest: Callable[[str, dict[str, Any]], tuple[str, ...]] = lambda tool, tool_input: ()
         self.shutting_down = False
@@ -246,6 +248,9 @@ class SessionCore:
                     cancelled = True
                     await _to_its_end(write())
                 break
+            except Fenced:
+                self.on_fenced()
+                raise
             except Unavailable as error:
                 if cancelled:
                     raise asyncio.CancelledError from error

@@ -130,15 +130,15 @@ class CoreDependencies(msgspec.Struct, frozen=True, kw_only=True):
 
     async def remember_child(self, child: ProcessInfo) -> None:
         owned = msgspec.structs.replace(child, owner=self.owner, access=self.save_access(child.session))
-        await self.store.documents.put(CHILDREN, child.session, msgspec.to_builtins(owned))
+        await self.store.here.put(CHILDREN, child.session, msgspec.to_builtins(owned))
 
     async def forget_child(self, session: str) -> None:
-        await self.store.documents.delete(CHILDREN, session)
+        await self.store.here.delete(CHILDREN, session)
 
     async def children(self) -> list[ProcessInfo]:
         """The recorded child processes of this gateway. A copied or restored data folder names children of another
         gateway, which may be running: their records are deleted here."""
-        found = await self.store.documents.list(CHILDREN)
+        found = await self.store.here.list(CHILDREN)
         children = [msgspec.convert(value, ProcessInfo) for value in found.values()]
         for child in children:
             if child.owner != self.owner:

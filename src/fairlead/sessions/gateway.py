@@ -7,7 +7,7 @@ it; a folder from the wire resolves inside the allowed roots or is rejected.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -67,7 +67,7 @@ class SessionGateway:
             return await self._create(who, command)
         if who.agent and not isinstance(command, cmd.Send):
             raise NotAllowed("An agent may start sessions and send messages, nothing else.")
-        name = await self._session_of(who, command)
+        name = await self.session_of(who, command)
         command = structs.replace(command, session=name)
         match command:
             case cmd.Fork():
@@ -109,9 +109,9 @@ class SessionGateway:
 
     async def _depth_of(self, who: Identity) -> int:
         """The depth of the session whose agent the caller is; 0 for other callers."""
-        return (await self.registry.get(SessionId(who.session))).core.state.depth if who.session else 0
+        return (await self.registry.peek(SessionId(who.session))).state.depth if who.session else 0
 
-    async def _session_of(self, who: Identity, command: cmd.Command) -> SessionId:
+    async def session_of(self, who: Identity, command: cmd.Command) -> SessionId:
         """The gateway's id of a command's session. NotFound if `who` may not see it."""
         if command.session is not None:
             return await self.ownership.require_visible(who, command.session)
@@ -120,6 +120,8 @@ class SessionGateway:
         return found.session
 
     async def _create(self, who: Identity, command: cmd.Create) -> cmd.Reply:
+        if command.node not in ("", self.store.node):
+            raise NotFound("node", command.node)
         kind = self.services.kind(command.agent)
         source = sources.source_of(who, await self._depth_of(who))
         if who.session:
@@ -281,11 +283,14 @@ class SessionGateway:
         await self.ownership.check_agent(who)
         session = await self.ownership.require_visible(who, session)
         await self.queries.existing(session)
-        log_id, head = await self.registry.log_position(session)
+        log_id, head = await self._position(session, view)
+        if cursor is not None and cursor.log_id == log_id and cursor.seq > head:
+            # It comes from another node, whose entries may not be here yet.
+            await self.store.caught_up(session)
+            log_id, head = await self._position(session, view)
         left: Callable[[], None] = partial(self.registry.drop_feed, session)
         if view:
             projector = self.registry.views.get(session, view)
-            head = await projector.wait_until(head, lambda level: level.head)
             feed, left = projector.feed, projector.mark_used
         else:
             # Nothing is awaited from here on: the registry may drop a hub that has no subscriptions yet.
@@ -306,10 +311,17 @@ class SessionGateway:
             on_leave=partial(self.registry.left, session, who),
         )
 
+    async def _position(self, session: SessionId, view: str) -> tuple[str, int]:
+        """The log id, and the last seq of the log or the last ordinal of a projection of it."""
+        log_id, head = await self.registry.log_position(session)
+        if view:
+            head = await self.registry.views.get(session, view).wait_until(head, lambda level: level.head)
+        return log_id, head
+
     def signal(self, who: Identity, session: SessionId, kind: str, data: Any) -> None:
         self.registry.feed(session).signal(kind, who.name, data, but=who)
 
-    async def export(self, who: Identity, session: SessionId) -> AsyncIterator[Entry]:
+    async def export(self, who: Identity, session: SessionId) -> AsyncGenerator[Entry, None]:
         require_scope(who, "view")
         await self.ownership.check_agent(who)
         session = await self.ownership.require_visible(who, session)

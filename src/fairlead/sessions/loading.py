@@ -1,8 +1,11 @@
 """Loads a session from the store: its state and its interpreter's state, from the checkpoints and the entries after
 them.
 
-The cost depends on the entries since the last checkpoint, never on the whole log.
+The cost depends on the entries since the last checkpoint, never on the whole log. `load` becomes the owner of the log;
+`peek` only reads it, so that a query can be answered while another gateway owns the session.
 """
+
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,11 +21,34 @@ from fairlead.sessions.commit import INTERPRETER, STATE, SessionCore
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.hub import Hub
 from fairlead.sessions.log import SessionLog
-from fairlead.sessions.paging import entries_after
+from fairlead.sessions.paging import PAGE, entries_after
 from fairlead.sessions.state import SessionState, clean_title, evolve
 
 _TAKEN_OVER = ("first_prompt", "last_prompt", "turn", "turns", "cost_usd", "model")
 """State that a session takes over from the log that it shares its beginning with."""
+
+
+class StoredSession(NamedTuple):
+    """A session as its log has it up to `head`."""
+
+    state: SessionState
+    log_id: str
+    head: int
+
+
+async def peek(store: Store, session: SessionId) -> StoredSession:
+    """Read a session's state without owning its log and without an interpreter. NotFound for a session without a
+    log."""
+    state, seq = SessionState(session=session), 0
+    if (checkpoint := await store.checkpoint(session, STATE)) is not None:
+        state, seq = msgspec.msgpack.decode(checkpoint.data, type=SessionState), checkpoint.seq
+    while True:
+        page = await store.read(session, seq, PAGE)
+        for entry in page.entries:
+            state = evolve(state, ev.decode(entry.event), entry.seq, entry.event)
+            seq = entry.seq
+        if not page.entries or seq >= page.head:
+            return StoredSession(state, page.log_id, page.head)
 
 
 async def load(services: CoreDependencies, session: SessionId, feed: Hub) -> SessionCore:

@@ -134,7 +134,9 @@ class SessionOwnership:
         user of the same name is a different user."""
         wanted = SessionFilter(archived=None, limit=200, transcripts=False)
         for summary in await all_sessions(self._services.store, wanted, user):
-            if user == summary.owner or user in summary.shared:
+            concerned = user == summary.owner or user in summary.shared
+            # The home of a session does it: every node hears of the removal.
+            if concerned and not await self._registry.home(summary.session):
                 await self._leave(summary.session, user)
 
     async def _leave(self, name: SessionId, user: str) -> None:

@@ -1,6 +1,5 @@
 """Settings that clients store for their users: one bounded document per user and client, deleted with the user."""
 
-import asyncio
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +21,6 @@ LIMIT: Final = 64 << 10
 class UserPreferences:
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
-        self._lock = asyncio.Lock()
 
     def handlers(self) -> ServiceHandlers:
         return {ReadPreferences: self._read, SavePreferences: self._save}
@@ -35,18 +33,19 @@ class UserPreferences:
         # A client may store its tool rules here, and send them with the user's next prompt.
         require_scope(who, "approve")
         key = _key(who, action.client)
-        async with self._lock:
-            kept = {**(await self._documents.get(SPACE, key) or {}), **action.changes}
+        while True:
+            found = await self._documents.get(SPACE, key)
+            kept = {**(found or {}), **action.changes}
             if (size := len(msgspec.json.encode(kept))) > LIMIT:
                 raise TooLarge("settings of this client", size, LIMIT)
-            await self._documents.put(SPACE, key, kept)
+            if await self._documents.swap(SPACE, key, kept, found):
+                return
 
     async def forget(self, user: str) -> None:
         """Delete the documents of a removed user, or of a revoked credential without a user."""
-        async with self._lock:
-            for key in await self._documents.list(SPACE):
-                if key.startswith(f"{user}\0"):
-                    await self._documents.delete(SPACE, key)
+        for key in await self._documents.list(SPACE):
+            if key.startswith(f"{user}\0"):
+                await self._documents.delete(SPACE, key)
 
 
 def _key(who: Identity, client: str) -> str:

@@ -1,4 +1,6 @@
-"""Answers queries: from the session in memory where it is loaded, else from the store."""
+"""Answers queries: from the session in memory where it is loaded, else from the store.
+
+A query that only reads does not load a session: loading means owning the log, which another gateway may own."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, assert_never
@@ -11,7 +13,7 @@ from fairlead.model.agents import CAPABILITIES, AgentKind
 from fairlead.model.auth import Identity
 from fairlead.model.errors import NotFound
 from fairlead.model.ids import MessageId, SessionId
-from fairlead.model.store import TRANSCRIPT, Page, RowPage, SessionFilter, Summary, event_line
+from fairlead.model.store import TRANSCRIPT, Alone, Page, RowPage, SessionFilter, Summary, event_line
 from fairlead.sessions.dependencies import CoreDependencies
 from fairlead.sessions.fanout.projections import Projector
 from fairlead.sessions.paging import all_sessions
@@ -31,6 +33,9 @@ HISTORY_KINDS = (
     *("plan.proposed", "permission.resolved", "permission.cancelled", "mode.changed", "model.changed"),
     *("thinking.changed", "compaction", "rate.limit", "notice", "interrupt.asked", "rewound", "error"),
 )
+
+
+WAITING = SessionFilter(state="waiting", archived=None, limit=200)
 
 
 class QueryHandler:
@@ -60,7 +65,7 @@ class QueryHandler:
             case q.ListPermissions():
                 return await self._permissions(who, query.session)
             case q.ReadQueue():
-                return _queue(await self._state(query.session))
+                return _queue((await self.registry.peek(query.session)).state)
             case q.ReadUsage():
                 return await self._usage(who, query.session)
             case q.SearchText():
@@ -83,10 +88,11 @@ class QueryHandler:
             case q.ReadProjection():
                 return await self._level(query, lambda projector: projector.reducer.snapshot())
             case q.FindPermission():
-                found, pending = await self._asked(who, query.request)
-                return _pending(found.core.session, pending)
+                session, pending = await self._asked(who, query.request)
+                return _pending(session, pending)
             case q.ExplainPermission():
-                return await explain(*await self._asked(who, query.request), query)
+                session, pending = await self._asked(who, query.request)
+                return await explain(await self.registry.get(session), pending, query)
             case q.ListAgents():
                 return tuple([await self._agent(name) for name in self.services.kinds])
             case q.ReadUsageStats():
@@ -147,9 +153,6 @@ class QueryHandler:
         opener = self.registry.opener
         return opener is None or await opener.is_loaded(session, wait=wait)
 
-    async def _state(self, session: SessionId) -> SessionState:
-        return (await self.registry.get(session)).core.state
-
     async def _agent(self, name: str) -> q.AgentView:
         info = await self.services.kinds[name].info()
         return q.AgentView(
@@ -162,21 +165,21 @@ class QueryHandler:
         )
 
     async def _session(self, session: SessionId) -> q.SessionView:
-        found = await self.registry.get(session)
-        state, log = found.core.state, found.core.log
+        state, log_id, head = await self.registry.peek(session)
+        loaded = self.registry.loaded(session)
         return q.SessionView(
-            summary=state.summary(),
-            log_id=log.log_id,
-            head=log.head,
-            turn=found.core.interpreter.turn,
+            summary=msgspec.structs.replace(state.summary(), node=await self.registry.node_of(session)),
+            log_id=log_id,
+            head=head,
+            turn=state.turn if loaded is None else loaded.core.interpreter.turn,
             settings=msgspec.to_builtins(state.settings),
             pending=tuple(_pending(session, item) for item in state.pending),
             queue=_queue(state),
             rules=state.rules,
-            watchers=log.feed.names,
-            handover=_handover(found),
+            watchers=self.registry.watchers(session),
+            handover=_handover(state, loaded),
             importing=not await self._is_loaded(session),
-            cannot=_missing(found.kind),
+            cannot=_missing(self.services.kind(state.agent)),
         )
 
     def _page(self, session: SessionId, page: Page, following: int | None) -> q.EventPage:
@@ -185,22 +188,33 @@ class QueryHandler:
 
     async def _permissions(self, who: Identity, session: SessionId | None) -> tuple[q.PendingView, ...]:
         if session is not None:
-            return tuple(_pending(session, item) for item in (await self._state(session)).pending)
-        # Newest first. The limit bounds the number of sessions that one query loads.
-        wanted = SessionFilter(state="waiting", archived=None, limit=200)
+            return tuple(_pending(session, item) for item in (await self.registry.peek(session)).state.pending)
+        # Newest first. The limit bounds the number of sessions that one query reads.
         found: list[q.PendingView] = []
-        for summary in (await self.services.store.sessions(wanted, who.seen_by)).sessions:
-            state = await self._state(summary.session)
+        for summary in (await self.services.store.sessions(WAITING, who.seen_by)).sessions:
+            state = (await self.registry.peek(summary.session)).state
             found.extend(_pending(state.session, item) for item in state.pending)
         return tuple(found)
 
-    async def _asked(self, who: Identity, request: str) -> tuple[Session, PendingRequest]:
+    async def _asked(self, who: Identity, request: str) -> tuple[SessionId, PendingRequest]:
         session = self.services.requests.find(request)
-        found = None if session is None else await self.registry.get(session)
-        pending = None if found is None else found.core.state.find_pending(request)
-        if found is None or pending is None or not who.sees(found.core.state.owner, found.core.state.shared):
+        state = await self._elsewhere(request) if session is None else (await self.registry.peek(session)).state
+        pending = None if state is None else state.find_pending(request)
+        if state is None or pending is None or not who.sees(state.owner, state.shared):
             raise NotFound("pending request", request)
-        return found, pending
+        return state.session, pending
+
+    async def _elsewhere(self, request: str) -> SessionState | None:
+        """The session of another node that has this request pending."""
+        store = self.services.store
+        if isinstance(store.peers, Alone):
+            return None
+        for summary in (await store.sessions(WAITING)).sessions:
+            if summary.node not in ("", store.node):
+                state = (await self.registry.peek(summary.session)).state
+                if state.find_pending(request) is not None:
+                    return state
+        return None
 
     async def _usage(self, who: Identity, session: SessionId | None) -> q.UsageView:
         if session is not None:
@@ -217,11 +231,12 @@ class QueryHandler:
         )
 
 
-def _handover(session: Session) -> q.HandoverView | None:
-    wish = session.core.state.handover
+def _handover(state: SessionState, loaded: Session | None) -> q.HandoverView | None:
+    wish = state.handover
     if wish is None:
         return None
-    return q.HandoverView(link=wish.link, when=wish.when, by=wish.by, waits_for=session.handovers.waits_for(wish.when))
+    waits_for = () if loaded is None else loaded.handovers.waits_for(wish.when)
+    return q.HandoverView(link=wish.link, when=wish.when, by=wish.by, waits_for=waits_for)
 
 
 def _pending(session: SessionId, item: PendingRequest) -> q.PendingView:

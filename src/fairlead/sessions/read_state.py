@@ -4,7 +4,6 @@ A turn counts as read by the users with a live subscription when it ends, or whe
 also mark it (`MarkRead`).
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -30,7 +29,6 @@ class ReadState:
     _documents: Documents
     _notify: Callable[[SessionId, What], None]
     _watching: Callable[[SessionId], Collection[Identity]]
-    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     tasks: TaskSet = field(default_factory=TaskSet)
 
     def handlers(self) -> ServiceHandlers:
@@ -53,21 +51,24 @@ class ReadState:
         await self._note(action.session, (reader_of(who),), action.turns)
 
     async def _note(self, session: SessionId, readers: Collection[str], turns: int) -> None:
-        async with self._lock:
-            kept = await self._documents.get(SPACE, session) or {}
+        while True:
+            found = await self._documents.get(SPACE, session)
+            kept = found or {}
             new = {reader: turns for reader in readers if kept.get(reader, -1) < turns}
             if not new:
                 return
-            await self._documents.put(SPACE, session, {**kept, **new})
+            if await self._documents.swap(SPACE, session, {**kept, **new}, found):
+                break
         self._notify(session, "read")
 
     async def forget(self, reader: str) -> None:
         """Delete the read state of a removed user, or of a revoked credential without a user."""
-        async with self._lock:
-            for session, turns in (await self._documents.list(SPACE)).items():
-                if reader in turns:
-                    left = {other: number for other, number in turns.items() if other != reader}
-                    await self._documents.put(SPACE, session, left)
+        for session, turns in (await self._documents.list(SPACE)).items():
+            while turns is not None and reader in turns:
+                left = {other: number for other, number in turns.items() if other != reader}
+                if await self._documents.swap(SPACE, session, left, turns):
+                    break
+                turns = await self._documents.get(SPACE, session)
 
     async def _read(self, who: Identity, action: GetReadState) -> TurnsRead:
         reader = reader_of(who)

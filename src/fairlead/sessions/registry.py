@@ -1,15 +1,16 @@
 """The sessions in memory: loaded on first use, their agents stopped when idle, recovered after a restart."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from fairlead.model.agents import ProcessInfo
 from fairlead.model.auth import Identity
-from fairlead.model.errors import FairleadError, TooMany
+from fairlead.model.errors import FairleadError, NotFound, OwnedElsewhere, TooMany
 from fairlead.model.ids import SessionId
-from fairlead.model.store import SessionFilter
+from fairlead.model.store import TRANSCRIPT, Alone, SessionFilter
 from fairlead.sessions import loading
 from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.dependencies import CoreDependencies
@@ -31,6 +32,9 @@ class TranscriptOpener(Protocol):
     """Opens a session that is only listed so far, from its transcript."""
 
     async def open(self, session: SessionId) -> Session | None: ...
+    def refresh(self, session: SessionId, agent: str) -> None:
+        """Read what a session's file may have more than its log, in the background."""
+
     async def is_loaded(self, session: SessionId, *, wait: bool) -> bool:
         """Whether everything that the file had when it was opened is in the log. `wait`: wait until it is."""
 
@@ -56,6 +60,10 @@ class Registry:
         self._loading: dict[SessionId, _Loading] = {}
         self.tasks = TaskSet()
         self._adopting: set[asyncio.Task[None]] = set()
+        self._stopped = False
+        self.keeps_running: Callable[[str], bool] = lambda folder: True
+        """Whether an agent in this folder may go on without a gateway: in a folder that another node has too, that node
+        may start one."""
         self.views = Projections(services, self.feed, self.drop_feed)
 
     # --- finding -----------------------------------------------------------------------------------
@@ -71,12 +79,23 @@ class Registry:
         feed = self._feeds.get(session)
         return frozenset() if feed is None else feed.live_identities
 
+    def watchers(self, session: SessionId) -> tuple[str, ...]:
+        """Names of the subscribers to the session, each once."""
+        feed = self._feeds.get(session)
+        return () if feed is None else feed.names
+
     def left(self, session: SessionId, who: Identity) -> None:
-        """Mark the session as read for a live subscription that closes. Turns that ended before the session was loaded
-        were shown to it already."""
+        """Mark the session as read for a live subscription that closes."""
         found = self._sessions.get(session)
         if found is not None:
             found.mark_read((who,))
+        elif not self._stopped:
+            self.tasks.spawn(self._mark_read(session, who))
+
+    async def _mark_read(self, session: SessionId, who: Identity) -> None:
+        with contextlib.suppress(FairleadError):
+            state = (await self.peek(session)).state
+            self.services.on_read(session, (who,), state.finished_turns)
 
     def drop_feed(self, session: SessionId) -> None:
         """Drop a hub that has no subscriptions and no session, loaded or loading. Called when a subscription closes."""
@@ -90,6 +109,28 @@ class Registry:
     def all_loaded(self) -> tuple[Session, ...]:
         return tuple(self._sessions.values())
 
+    def followed(self, session: SessionId) -> Hub | None:
+        """The hub of a session that has subscriptions here and is not loaded here."""
+        feed = self._feeds.get(session)
+        return None if feed is None or feed.empty or session in self._sessions else feed
+
+    async def home(self, session: SessionId) -> str:
+        """The node that has the session's files: its owner, the last one, or the one that found its transcript; empty:
+        this one, or none yet."""
+        store = self.services.store
+        if session in self._sessions or isinstance(store.peers, Alone):
+            return ""
+        home = await store.home(session)
+        if not home:
+            summary = await store.summary(session)
+            home = summary.node if summary is not None and summary.state == TRANSCRIPT else ""
+        return "" if home == store.node else home
+
+    async def node_of(self, session: SessionId) -> str:
+        """The name of a session's home, as lists show it; empty in a store of one node."""
+        store = self.services.store
+        return "" if isinstance(store.peers, Alone) else await self.home(session) or store.node
+
     async def log_position(self, session: SessionId) -> tuple[str, int]:
         found = self._sessions.get(session)
         if found is not None:
@@ -97,7 +138,24 @@ class Registry:
         page = await self.services.store.read(session, 0, 1, 1)
         return page.log_id, page.head
 
-    async def get(self, session: SessionId) -> Session:
+    async def peek(self, session: SessionId) -> loading.StoredSession:
+        """A session's current state, for a query: from memory, else from the store, without owning its log.
+
+        A session that is only a transcript so far gets its log first."""
+        found = self._sessions.get(session)
+        if found is None:
+            summary = await self.services.store.summary(session)
+            if summary is None or summary.deleted:
+                raise NotFound("session", session)
+            if summary.state != TRANSCRIPT and session not in self._loading:
+                if self.opener is not None:
+                    self.opener.refresh(session, summary.agent)
+                return await loading.peek(self.services.store, session)
+            found = await self.get(session)
+        return loading.StoredSession(found.core.state, found.core.log.log_id, found.core.log.head)
+
+    async def get(self, session: SessionId, *, take: bool = False) -> Session:
+        """The session, loaded on first use. `take`: even if its home is another node; else OwnedElsewhere."""
         found = self._sessions.get(session)
         if found is not None:
             return found
@@ -107,9 +165,12 @@ class Registry:
             async with load.lock:
                 found = self._sessions.get(session)
                 if found is None:
+                    home = "" if take else await self.home(session)
+                    if home:
+                        raise OwnedElsewhere(home)
                     found = await self.opener.open(session) if self.opener is not None else None
                     if found is None:
-                        found = Session(await loading.load(self.services, session, self.feed(session)))
+                        found = await self._load(session)
                     self._register(found)
                     await self._unload_some(keep=session)
                 return found
@@ -118,6 +179,15 @@ class Registry:
             if not load.callers:
                 del self._loading[session]
                 self.drop_feed(session)
+
+    async def _load(self, session: SessionId) -> Session:
+        feed = self.feed(session)
+        published = feed.head
+        loaded = Session(await loading.load(self.services, session, feed))
+        if published and published < feed.head:
+            # Entries of the earlier owner that were not published here.
+            feed.resync()
+        return loaded
 
     def adopt(self, core: SessionCore) -> None:
         """Register a session that was just created."""
@@ -129,8 +199,27 @@ class Registry:
         def follow_orphan(child: ProcessInfo) -> None:
             self.tasks.spawn(follow(supervisor, child, end=False))
 
+        def fenced() -> None:
+            self.tasks.spawn(self.abandon(session))
+
         supervisor.on_keeper_lost = follow_orphan
+        session.core.on_fenced = fenced
         self._sessions[session.core.session] = session
+
+    async def abandon(self, session: Session) -> None:
+        """Another node owns the session: kill its agent, and write nothing more. Its subscriptions stay, and follow the
+        new owner's entries."""
+        name = session.core.session
+        if self._sessions.get(name) is not session:
+            return
+        logger.warning("another node owns the session", extra={"session": name})
+        del self._sessions[name]
+        self.services.requests.drop(name)
+        await session.supervisor.abandon()
+        await self.services.forget_child(name)
+        if (feed := self.followed(name)) is not None:
+            feed.resync()
+        self.drop_feed(name)
 
     async def remove(self, session: SessionId) -> None:
         self.services.requests.drop(session)
@@ -201,7 +290,7 @@ class Registry:
         for phase in ("working", "waiting"):
             wanted = SessionFilter(state=phase, archived=None, limit=200)
             for summary in await all_sessions(self.services.store, wanted):
-                if summary.session not in followed:
+                if summary.session not in followed and summary.node in ("", self.services.store.node):
                     await self._recover(summary.session)
         self.tasks.spawn(self._sweep_forever())
 
@@ -252,7 +341,11 @@ class Registry:
 
     async def stop(self, *, detach: bool = False) -> None:
         """Stop all agents and unload all sessions. `detach`: agents at the keeper go on."""
+        self._stopped = True
         await self.tasks.close()
         await self.views.stop()
-        await asyncio.gather(*(session.shutdown(detach=detach) for session in self._sessions.values()))
+        await asyncio.gather(*(self._shutdown(session, detach=detach) for session in self._sessions.values()))
         self._sessions.clear()
+
+    async def _shutdown(self, session: Session, *, detach: bool) -> None:
+        await session.shutdown(detach=detach and self.keeps_running(session.core.state.cwd))

@@ -33,7 +33,7 @@ def session_changes(context: ServiceContext) -> Service:
 
 
 def folders(context: ServiceContext) -> Service:
-    known = KnownFolders(context.store.documents, context.get(PolicySettings), context.resolve_folder)
+    known = KnownFolders(context.store.here, context.get(PolicySettings), context.resolve_folder)
     workspace, trusted = context.get(WorkspaceReader), context.get(TrustedFolders)
     handlers = {**known.handlers(), **workspace.handlers(), **trusted.handlers()}
     return Service(handlers=handlers, forget_user=known.forget)

@@ -104,8 +104,7 @@ class Session:
 
     def mark_read(self, who: Collection[Identity]) -> None:
         """Mark all finished turns as read for these identities."""
-        state = self.core.state
-        self.core.services.on_read(self.core.session, who, state.turns - (state.turn is not None))
+        self.core.services.on_read(self.core.session, who, self.core.state.finished_turns)
 
     async def command(self, who: Identity, command: cmd.Command, source: MessageSource | None = None) -> cmd.Reply:
         """Execute the command once: a repeated key gets the stored reply. `source`: the agent that sent it, if any."""

@@ -108,6 +108,10 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             return "working"
         return "closed" if self.closed else "idle"
 
+    @property
+    def finished_turns(self) -> int:
+        return self.turns - (self.turn is not None)
+
     def find_pending(self, request: str) -> PendingRequest | None:
         return next((item for item in self.pending if item.request == request), None)
 

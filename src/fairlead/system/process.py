@@ -142,6 +142,15 @@ async def wait_orphan(process: Process, clock: Clock) -> None:
         kill(program, signal.SIGKILL)
 
 
+def signal_child(process: Process, group: int, number: signal.Signals) -> None:
+    """Signal a child that leads its group, with its group and descendants, if it is still the same process."""
+    if is_alive(*process):
+        below = proctable.descendants(process.pid)
+        proctable.kill_group(group, number)
+        for other in below:
+            kill(other, number)
+
+
 async def stop_orphan(process: Process, group: int, clock: Clock, patience: StopTimeouts) -> None:
     """Stop a child of an earlier gateway process and its group, if it is still the same process. Raises TimeoutError if
     it does not die."""

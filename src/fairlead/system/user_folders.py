@@ -34,3 +34,7 @@ def default_file(env: Mapping[str, str]) -> Path:
     home = home_of(env)
     base = env.get("XDG_CONFIG_HOME", "") or (f"{home}/.config" if home else "/etc")
     return Path(os.path.expanduser(base)) / "fairlead" / "config.toml"
+
+
+def absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path)) if path else ""

@@ -24,7 +24,7 @@ def launcher(context: ServiceContext) -> Service:
         context.get(TerminalRegistry),
         context.get(UserShells),
         context.gateway,
-        context.store.documents,
+        context.store.here,
         context.clock,
         context.resolve_folder,
     )

@@ -166,7 +166,7 @@ def choose_sandbox(config: Config, env: Mapping[str, str], file: Path | None = N
     made = sandbox_of(
         find_program(),
         folders=(config.data, plugins_folder(config), default_file(env).parent),
-        files=(*((file,) if file else ()), *((config.tls_key,) if config.tls_key else ())),
+        files=tuple(filter(None, (file, config.tls_key, config.cluster_key))),
     )
     problem = problem_of(made)
     if not problem:

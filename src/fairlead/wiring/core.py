@@ -16,6 +16,7 @@ from fairlead.auth.credentials import Credentials
 from fairlead.config import Config
 from fairlead.model.agents import AgentKind
 from fairlead.model.events import Event
+from fairlead.model.gateway import Gateway
 from fairlead.model.ids import SessionId
 from fairlead.model.transcripts import Transcripts, TranscriptTexts
 from fairlead.model.web.routes import ClientProtocol
@@ -36,11 +37,12 @@ from fairlead.sessions.folders.trust import TrustedFolders
 from fairlead.sessions.gateway import SessionGateway
 from fairlead.sessions.permissions import disk
 from fairlead.sessions.permissions.policy.call import Fences
+from fairlead.sessions.permissions.policy.paths import inside_any
 from fairlead.sessions.read_state import ReadState
 from fairlead.sessions.registry import Registry
 from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
-from fairlead.stores.sqlite import SqliteStore
+from fairlead.stores.api import GatewayStore
 from fairlead.stores.sqlite.transcript_texts import SqliteTranscriptTexts
 from fairlead.system.clock import Clock
 from fairlead.system.readable_paths import ReadablePaths
@@ -58,14 +60,15 @@ log = logging.getLogger("fairlead")
 
 class Core:
     """`owner`: the identity of the data folder, which marks the processes that belong to this gateway. `address`: where
-    agents on this machine reach the gateway."""
+    agents on this machine reach the gateway. `secrets_key`: see `NotificationService`. `gateway`: the gateway that
+    clients use, which reaches the sessions of all nodes."""
 
     def __init__(
         self,
         config: Config,
         *,
         home: str | None,
-        store: SqliteStore,
+        store: GatewayStore,
         clock: Clock,
         credentials: Credentials,
         protocols: Sequence[ClientProtocol],
@@ -82,6 +85,7 @@ class Core:
         git: GitAccess,
         audit: AuditLog,
         counters: Counters,
+        secrets_key: bytes,
     ) -> None:
         self.policy = PolicySettings(
             roots=tuple(os.path.realpath(root) for root in config.roots),
@@ -110,6 +114,8 @@ class Core:
             who_is=credentials.identity,
             caller=HttpClient(clock, networks(config.notify_private)),
             public_url=config.public_url,
+            secrets_key=secrets_key,
+            peers=store.peers,
         )
         self.read_state = ReadState(
             store.documents, self.changes.notify, lambda session: self.registry.watching(session)
@@ -157,13 +163,23 @@ class Core:
         )
         self.registry.opener = self.importer
         self.gateway = SessionGateway(self.dependencies, self.registry)
-        audited = AuditedGateway(self.gateway, audit, self.dependencies.new_uuid)
-        self.port = MeteredGateway(audited, counters, clock.monotonic)
-        """What servers and services use: it records and counts what they do."""
-        self._counters = counters
+        self._audit, self._counters = audit, counters
+        self.publish(self.gateway)
+        resolve, shared = self.gateway.resolve_folder, config.shared
         self.trusted_folders = TrustedFolders(
-            store.documents, clock, describe_folder, self.gateway.resolve_folder, self.worktrees.main_folder
+            store.here,
+            clock,
+            describe_folder,
+            resolve,
+            store.documents,
+            lambda folder: inside_any(folder, shared),
+            self.worktrees.main_folder,
         )
+
+    def publish(self, gateway: Gateway) -> None:
+        """Let servers and services use this gateway: what they do is recorded and counted."""
+        audited = AuditedGateway(gateway, self._audit, self.dependencies.new_uuid)
+        self.port = MeteredGateway(audited, self._counters, self.dependencies.clock.monotonic)
 
     def _agent_ended(self, session: SessionId) -> None:
         self._session_agents.revoke(session)
@@ -191,7 +207,7 @@ async def open_transcript_texts(config: Config, stack: contextlib.AsyncExitStack
     return texts
 
 
-def _describe_session(store: SqliteStore) -> Callable[[SessionId], Awaitable[tuple[str, tuple[str, ...]]]]:
+def _describe_session(store: GatewayStore) -> Callable[[SessionId], Awaitable[tuple[str, tuple[str, ...]]]]:
     async def describe(session: SessionId) -> tuple[str, tuple[str, ...]]:
         summary = await store.summary(session)
         if summary is None:
@@ -201,7 +217,7 @@ def _describe_session(store: SqliteStore) -> Callable[[SessionId], Awaitable[tup
     return describe
 
 
-async def warn_about_shared_sessions(store: SqliteStore) -> None:
+async def warn_about_shared_sessions(store: GatewayStore) -> None:
     """Warn once, after a migration of the data folder to sessions that belong to users."""
     sessions = await store.documents.get("notes", "sessions-shared")
     if sessions is not None:

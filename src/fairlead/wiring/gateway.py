@@ -13,18 +13,18 @@ from fairlead.audit.gateway import audited
 from fairlead.audit.log import AuditLog
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
+from fairlead.auth.cluster_key import ClusterKey
 from fairlead.auth.credentials import Credentials
-from fairlead.auth.keyfile import URLS, KeyFile
 from fairlead.config import Config
 from fairlead.keeper.access import KeeperAccess
 from fairlead.model.agents import AgentInfo
+from fairlead.model.errors import FairleadError
 from fairlead.model.web.routes import ClientProtocol
 from fairlead.monitoring.counters import Counters
 from fairlead.plugins.manager import PluginManager
 from fairlead.server import limits as serving
 from fairlead.server.app import App, AppConfig
 from fairlead.server.discovery import discover
-from fairlead.server.dispatch import RemovalCleanup
 from fairlead.server.logging import Redactor, configure_logging
 from fairlead.server.plugin_pages import page_handlers
 from fairlead.server.runner import ServerRunner
@@ -32,7 +32,7 @@ from fairlead.server.shares import CredentialShares
 from fairlead.server.webui import WebUi
 from fairlead.sessions.dependencies import McpServerSettings
 from fairlead.sessions.process.operation import GatewayOperation
-from fairlead.stores.sqlite import SqliteStore
+from fairlead.stores.api import GatewayStore
 from fairlead.system import descriptors
 from fairlead.system.clock import SystemClock
 from fairlead.system.services import ServiceContext
@@ -44,11 +44,13 @@ from fairlead.uploads.service import FOLDER as UPLOADS
 from fairlead.uploads.service import Uploads
 from fairlead.wiring import agents, auditing, keeping, settings
 from fairlead.wiring.agents import ChosenSandbox
+from fairlead.wiring.cell import CellNode, cluster_key, make_credentials
 from fairlead.wiring.core import Core, open_transcript_texts, warn_about_shared_sessions
 from fairlead.wiring.info import GatewayInfo, write_server_file
 from fairlead.wiring.monitoring import Monitor, MonitoredParts
 from fairlead.wiring.network import Network, open_network
 from fairlead.wiring.services import JoinedServices, service_context
+from fairlead.wiring.stores import open_store
 
 log = logging.getLogger("fairlead")
 
@@ -70,6 +72,7 @@ class RunningGateway:
         self._file = file or default_file(env)
         self._mcp = dict(mcp or {})
         self._clock = SystemClock()
+        self._failure: FairleadError | None = None
         self._keeper: KeeperAccess | None = None
         self._detaches: Callable[[], bool] = lambda: False
         """Whether agents and terminals at the keeper outlive this gateway, asked when it stops."""
@@ -89,9 +92,16 @@ class RunningGateway:
                 announce(running)
             ready.cancel()
             await serving
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         self._runner.stop()
+
+    def _fail(self, failure: FairleadError) -> None:
+        """Stop, and raise this error from `serve`."""
+        self._failure = failure
+        self.stop()
 
     async def _start(self, stack: contextlib.AsyncExitStack, *, alone: bool) -> GatewayInfo:
         """Start all parts. `alone`: the process belongs to the gateway, with its log, its limit of open files and its
@@ -101,12 +111,11 @@ class RunningGateway:
         limits = settings.server_limits(config, descriptors.raise_limit() if alone else descriptors.limit())
         protocols = discover()
         network = open_network(config, protocols, stack)
-        store = await SqliteStore.open(
-            data, durability=config.durability, spill_above=config.record_bytes, migration=config.migrate
-        )
+        key = cluster_key(config)
+        store = await open_store(config, self._clock, self._fail)
         stack.push_async_callback(store.close)
         audit = await auditing.open_audit(config, self._clock, stack)
-        credentials = Credentials(store.documents, self._clock, key=KeyFile(data), url_key=KeyFile(data, URLS))
+        credentials = make_credentials(config, store.documents, self._clock, key)
         await credentials.load()
         auditing.record_sign_ins(credentials, audit)
         stack.push_async_callback(credentials.close)
@@ -117,7 +126,7 @@ class RunningGateway:
         sandbox = await self._choose_sandbox()
         counters = Counters()
         core, context, kinds, agent = await self._build_core(
-            stack, protocols, network, store, credentials, sandbox, audit, counters
+            stack, protocols, network, store, credentials, sandbox, key, audit, counters
         )
         self.core = core
         self.operation = GatewayOperation(
@@ -130,12 +139,7 @@ class RunningGateway:
         services = JoinedServices(context)
         services.stop_with(stack, self.operation.stop_agents)
         webui = WebUi()
-        cleanup = RemovalCleanup(
-            store.documents,
-            lambda name: credentials.users.get(name) is not None,
-            (core.gateway.revoked, *services.forget_credential),
-            (core.gateway.ownership.forget, *services.forget_user),
-        )
+        cleanup = self._node.removal_cleanup(services, stack)
         page = settings.invitations_page(protocols, network.doors, config.public_url or network.address)
         shares = CredentialShares(serving.open_per_credential(limits), limits.bytes_per_credential)
         monitored = MonitoredParts(core, context, shares, audit, counters, self._keeper)
@@ -145,6 +149,7 @@ class RunningGateway:
             **cleanup.with_cleanup(CredentialActions(credentials, page).handlers()),
             **services.handlers(),
             **self.operation.handlers(),
+            **self._node.service().handlers(),
         }
         pages = {**page_handlers(context.get(PluginManager)), **webui.handlers()}
         handlers = core.gateway.ownership.guarded({**audited(calls, audit), **pages})
@@ -163,14 +168,19 @@ class RunningGateway:
             limits=limits,
             on_refused=auditing.refusals(audit, counters),
             shares=shares,
+            closed=lambda: self._node.closed,
+            tunnel=self._node.tunnel(),
         )
         behind = [(door, door.app(parts)) for door in network.doors]
-        self._runner = ServerRunner(App(parts), network.binding, network.sockets, self._clock, limits, behind)
+        app = App(parts)
+        self._node.serve_sockets(app, stack)
+        self._runner = ServerRunner(app, network.binding, network.sockets, self._clock, limits, behind)
         terminals = context.get(TerminalRegistry)
         if self._keeper is not None:
             await keeping.restore(self._keeper, config, core, terminals, credentials)
         await core.registry.start(kill_children=config.on_restart == "kill")
         await cleanup.start()
+        self._node.start(stack)
         await warn_about_shared_sessions(store)
         await services.start()
         await monitor.health.start()
@@ -199,9 +209,10 @@ class RunningGateway:
         stack: contextlib.AsyncExitStack,
         protocols: Sequence[ClientProtocol],
         network: Network,
-        store: SqliteStore,
+        store: GatewayStore,
         credentials: Credentials,
         sandbox: ChosenSandbox,
+        key: ClusterKey | None,
         audit: AuditLog,
         counters: Counters,
     ) -> tuple[Core, ServiceContext, Mapping[str, WiredKind], AgentInfo]:
@@ -223,7 +234,8 @@ class RunningGateway:
         )
         agent = await agents.choose_agent(config, kinds)
         owner = settings.folder_identity(data)
-        closed = (data, settings.plugins_folder(config), *settings.settings_places(self._file, env))
+        places = (data, settings.plugins_folder(config), *settings.settings_places(self._file, env))
+        closed = (*places, *((Path(config.cluster_key),) if config.cluster_key else ()))
         core = Core(
             config,
             home=env.get("HOME"),
@@ -244,7 +256,10 @@ class RunningGateway:
             git=settings.git_access(env, confined),
             audit=audit,
             counters=counters,
+            secrets_key=key.derive("secrets", 32) if key else b"",
         )
+        self._node = CellNode(config, core, store, credentials, clock, env.get("HOME"))
+        core.publish(self._node.gateway)
         await core.notifications.begin()
         plugins = settings.plugin_settings(config, env, sandbox.sandbox, owner)
         parts = (uploads, terminals, plugins, audit, TranscriptDatabase(data / TRANSCRIPTS))

@@ -7,6 +7,7 @@ from fairlead.agents.links.kept import AGENT
 from fairlead.auth.credentials import Credentials
 from fairlead.config import Config
 from fairlead.keeper.access import KeeperAccess
+from fairlead.sessions.permissions.policy.paths import inside_any
 from fairlead.sessions.registry import Registry
 from fairlead.system.clock import Clock
 from fairlead.terminals.registry import TerminalRegistry
@@ -17,7 +18,10 @@ async def open_keeper(config: Config, clock: Clock, stack: contextlib.AsyncExitS
     """Return the way to the keeper, connected if one runs; None if the settings want no keeper."""
     if not config.keeper:
         return None
-    keeper = KeeperAccess(Path(config.data), clock, config.orphan_minutes * 60)
+    shared = config.shared
+    keeper = KeeperAccess(
+        Path(config.data), clock, config.orphan_minutes * 60, lambda folder: inside_any(folder, shared)
+    )
     stack.push_async_callback(keeper.close)
     await keeper.find_running()
     return keeper

@@ -18,7 +18,7 @@ from fairlead.monitoring.disk import check_disk, free_bytes
 from fairlead.monitoring.health import HealthMonitor, Probe
 from fairlead.monitoring.metrics import Metrics, Readings
 from fairlead.server.shares import CredentialShares
-from fairlead.stores.sqlite import SqliteStore
+from fairlead.stores.api import GatewayStore
 from fairlead.stores.sqlite.connections import DATABASE, SEARCH
 from fairlead.system.clock import Clock
 from fairlead.system.services import ServiceContext
@@ -42,7 +42,7 @@ class MonitoredParts(NamedTuple):
 
 
 class Monitor:
-    def __init__(self, config: Config, clock: Clock, store: SqliteStore, parts: MonitoredParts) -> None:
+    def __init__(self, config: Config, clock: Clock, store: GatewayStore, parts: MonitoredParts) -> None:
         self._data = Path(config.data)
         self._clock = clock
         self._store = store

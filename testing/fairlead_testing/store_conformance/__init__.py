@@ -15,6 +15,7 @@ other than user messages and answers is indexed, how hits rank, and how far apar
 """
 
 from fairlead_testing.store_conformance.appending import Appending
+from fairlead_testing.store_conformance.documents import KeepingDocuments
 from fairlead_testing.store_conformance.helping import (
     PATIENCE,
     Stores,
@@ -47,5 +48,5 @@ __all__ = [
 ]
 
 
-class StoreConformance(Appending, Owning, Listing):
+class StoreConformance(Appending, Owning, Listing, KeepingDocuments):
     """The whole suite."""

@@ -76,6 +76,29 @@ class Owning:
         await refusal(Fenced, store.append(Lease(session, "b", lease.epoch), batch(1), head))
         await refusal(Fenced, store.append(Lease(session, "a", lease.epoch + 1), batch(1), head))
 
+    async def test_the_sessions_of_a_node_are_those_it_owns_now(self, make_store: Stores) -> None:
+        store, kept, freed, gone = await make_store("a"), new_session(), new_session(), new_session()
+        assert store.node == "a"
+        await store.claim(kept)
+        lease, _, _ = await store.claim(freed)
+        await store.claim(gone)
+        assert await store.owned_by("a") == [kept, freed, gone]
+        await store.release(lease)
+        await store.erase(gone)
+        assert await store.owned_by("a") == [kept]
+        assert await store.owned_by("b") == []
+
+    async def test_who_has_caught_up_reads_what_was_acknowledged(self, make_store: Stores) -> None:
+        store, other, session = await make_store("a"), await make_store("b"), new_session()
+        lease, _, head = await store.claim(session)
+        head = await store.append(lease, batch(1, 2), head)
+        await other.caught_up(session, head)
+        assert seqs(await read_all(other, session)) == [1, 2]
+        await store.append(lease, batch(3), head)
+        await other.caught_up(session)
+        assert seqs(await read_all(other, session)) == [1, 2, 3]
+        await other.caught_up(new_session())
+
     # --- forks
 
     async def test_a_fork_begins_with_its_parents_entries(self, make_store: Stores) -> None:

@@ -17,6 +17,7 @@ from fairlead.clients.native.openapi import document
 from fairlead.model.errors import FairleadError
 from fairlead.monitoring.routes import own_routes
 
+ALL = (*ROUTES, *own_routes("1", []).routes)
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 
@@ -67,7 +68,7 @@ def test_the_file_in_the_docs_is_up_to_date(made: Any) -> None:
 def test_the_page_on_rest_names_every_call_and_no_other() -> None:
     page = (REFERENCE / "rest.md").read_text()
     named = set(re.findall(r"^\| `(GET|POST|PUT|PATCH|DELETE) (/[^` ]*)` \|", page, re.MULTILINE))
-    served = {(route.method, route.path) for route in (*ROUTES, *own_routes("1", []).routes)}
+    served = {(route.method, route.path) for route in ALL}
     assert named == served
 
 

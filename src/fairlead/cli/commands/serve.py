@@ -25,6 +25,11 @@ OPTIONS: Final = {
     "host": ("HOST", "Address to listen on (127.0.0.1)."),
     "port": ("PORT", "Port to listen on (7433); 0: a free one."),
     "data": ("DIR", "The data folder."),
+    "store": ("URL", "Where sessions are stored: sqlite, or nats://HOST,HOST,HOST/CELL for several gateways (sqlite)."),
+    "store_creds": ("FILE", "Credentials for the NATS servers."),
+    "node": ("NAME", "The name of this gateway in a cell (the machine's)."),
+    "cluster_key": ("FILE", "The key of the cell."),
+    "shared": ("DIR", "Folder that is the same on every gateway that names it; may be repeated."),
     "agent": ("NAME", "The agent of new sessions: claude, demo or one of the setting agents (auto)."),
     "roots": ("DIR[,DIR]", "Folders that sessions may work in (your home)."),
     "claude": ("PATH", "The Claude Code executable (found in PATH)."),
@@ -69,6 +74,7 @@ def _option(name: str) -> inspect.Parameter:
         "fairlead serve --agent demo --port 8000",
         "fairlead serve --roots ~/code,~/notes --data ~/.fairlead",
         "fairlead serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem",
+        "fairlead serve --store nats://n1,n2,n3/main --cluster-key ~/cell.key --node paris",
         "fairlead serve --door mylifedb=7434,static=~/mylifedb/dist",
     )
 )
@@ -92,7 +98,7 @@ def serve(config: ConfigFile, **given: Any) -> None:
 def load_settings(given: Mapping[str, Any], config: Path | None) -> settings.Loaded:
     """Load the settings with the options of `serve`. Raises BadSetting, UsageError."""
     options = dict(given)
-    for name in ("roots", "trusted_proxy"):
+    for name in ("roots", "trusted_proxy", "shared"):
         options[name] = list(split_list(given[name])) or None
     options["door"] = parse_doors(given["door"] or ()) or None
     return settings.load(os.environ, options, config)

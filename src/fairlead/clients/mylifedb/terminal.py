@@ -55,4 +55,5 @@ SOCKET: Final = SocketRoute(
     message_limit=MESSAGE_LIMIT,
     compress_query="compress",
     check=check_session,
+    place="session",
 )

@@ -8,6 +8,7 @@ from fairlead.clients.native import (
     changes,
     files,
     insight,
+    nodes,
     notices,
     operation,
     overview,
@@ -49,6 +50,7 @@ _MODULES: Final = (
     insight,
     operation,
     audit,
+    nodes,
 )
 ROUTES: Final = (*(route for module in _MODULES for route in module.routes), *routes)
 

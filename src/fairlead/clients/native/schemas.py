@@ -30,7 +30,8 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 class CreateSession(Body, frozen=True, kw_only=True):
     """`session` is the new session's id, generated if omitted; `text` or `content` is the first message. With
-    `worktree` the session works in a worktree of the repository that `cwd` is in."""
+    `worktree` the session works in a worktree of the repository that `cwd` is in. `node`: the gateway of a cluster on
+    which its agent runs; empty: one that has the folder."""
 
     session: str | None = None
     cwd: str = ""
@@ -39,6 +40,7 @@ class CreateSession(Body, frozen=True, kw_only=True):
     agent: str = ""
     settings: Settings = Settings()
     resume: str = ""
+    node: str = ""
     text: str | None = None
     content: list[ContentBlock] | None = None
 

@@ -51,6 +51,7 @@ def create(request: Request) -> Steps:
         agent=body.agent,
         settings=body.settings,
         resume=body.resume,
+        node=body.node,
     )
     if first_message is None:
         return json_response(made, 201)

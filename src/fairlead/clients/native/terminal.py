@@ -131,4 +131,5 @@ SOCKET: Final = SocketRoute(
     open=TerminalConversation,
     message_limit=MESSAGE_LIMIT,
     check=_check,
+    place="session",
 )

@@ -1,7 +1,7 @@
 """A request's head and the steps that answer it, shared by routes and sockets. Plain values, no HTTP library."""
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -70,7 +70,8 @@ class RouteBase(msgspec.Struct, frozen=True, kw_only=True):
     token of a session's own agent is accepted too. `query_first`: a query token takes precedence over a header token,
     and the header may have any scheme (first word). `app_origins`: origins of installed apps, which no web page can
     have: they are accepted too. `refused`: encodes the gate's rejection. A path has parameters as `{name}`; a last
-    `{name...}` takes the rest of the path."""
+    `{name...}` takes the rest of the path. `place` session: it needs the processes or files of the session in its path,
+    so that the node that has them serves it."""
 
     path: str
     name: str
@@ -81,6 +82,7 @@ class RouteBase(msgspec.Struct, frozen=True, kw_only=True):
     query_first: bool = False
     app_origins: tuple[str, ...] = ()
     refused: Refused | None = None
+    place: Literal["here", "session"] = "here"
 
     def __post_init__(self) -> None:
         # Browsers send cookies with unintended requests too.

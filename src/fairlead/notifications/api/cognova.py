@@ -105,6 +105,8 @@ class AgentRun(Resource, frozen=True, kw_only=True, rename="camel"):
     cost_usd: float = 0.0
     duration_ms: int = 0
     completed_at: int | None = None
+    node: str = ""
+    """The node that started it, if there are several."""
 
 
 class RevealSecret(ServiceCall[str], frozen=True):

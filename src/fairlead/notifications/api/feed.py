@@ -1,7 +1,7 @@
 """The change feed: its entries, its service calls, and its encoding on a socket.
 
 Changes of resources go to every subscriber, notices of sessions to the subscribers of their topic. Each has a position
-`seq`, which grows by one. A cursor is `<feed id>:<seq>`; a different feed id makes every old position invalid.
+`seq`, which grows. A cursor is `<feed id>:<seq>`; a different feed id makes every old position invalid.
 """
 
 from typing import Any, Final, Literal, Protocol, get_args
@@ -100,14 +100,16 @@ def is_visible_to(who: Identity, item: FeedItem) -> bool:
 
 
 class FeedEntry(msgspec.Struct, frozen=True):
+    """`prev` is the position of the entry before it: a subscriber at another position has missed something."""
+
     seq: int
     at: int
     item: FeedItem
+    prev: int = 0
 
 
 class FeedPage(msgspec.Struct, frozen=True):
-    """`first` is the oldest position that is still stored, `head` the last; requested entries before `first` are
-    gone."""
+    """`head` is the last position; entries before `first` are gone: a reader at `first - 1` has missed nothing."""
 
     feed: str
     entries: tuple[FeedEntry, ...]

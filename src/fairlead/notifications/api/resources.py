@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 
 from fairlead.model.auth import Identity
+from fairlead.model.store.peers import Stop
 from fairlead.model.web.requests import ServiceCall
 from fairlead.notifications.api.feed import FeedEntry, FeedItem, FeedPage
 
@@ -46,6 +47,14 @@ class StoredResource(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class RowAsRead(msgspec.Struct, frozen=True):
+    """A row as its caller read it; `data` None: there was none."""
+
+    kind: str
+    id: str
+    data: bytes | None
+
+
 class ResourceStore(Protocol):
     """The storage of resources and of the feed. Raises Unavailable, Damaged."""
 
@@ -56,10 +65,11 @@ class ResourceStore(Protocol):
         removes: Sequence[tuple[str, str]] = (),
         items: Sequence[FeedItem] = (),
         most: Mapping[str, int] | None = None,
+        expected: Sequence[RowAsRead] = (),
     ) -> tuple[FeedEntry, ...]:
         """Write the changed rows and their feed entries in one transaction. A row that is put again keeps its position
         in lists. The feed keeps its last 10 000 entries, and a kind in `most` at most that many rows. Durable when
-        it returns."""
+        it returns. Conflict, and nothing is written, if a row in `expected` has changed since it was read."""
 
     async def get(self, kind: str, id: str) -> bytes | None: ...
 
@@ -69,6 +79,10 @@ class ResourceStore(Protocol):
     async def count(self, kind: str) -> int: ...
 
     async def feed(self, after: int, limit: int) -> FeedPage: ...
+
+    def listen(self, heard: Callable[[Sequence[FeedEntry]], None]) -> Stop:
+        """Call `heard` on the loop with the entries of each write, of this node and of others, in the feed's order,
+        after reads here show them, and before `write` returns."""
 
     async def forget(self, user: str) -> None:
         """Remove this user from the `seen` of every feed entry: a later user of the same name is another person."""

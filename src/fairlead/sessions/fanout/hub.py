@@ -115,6 +115,17 @@ class Hub:
         for follower in tuple(self._followers.values()):
             follower(entries)
 
+    def publish_read(self, entries: Sequence[Entry]) -> None:
+        """Publish entries of another node, read from the log. Live subscriptions rely on having received every delta:
+        if some are gone from the log already, they read on from their position instead."""
+        if entries[0].seq == self.head + 1 and entries[-1].seq == self.head + len(entries):
+            self.publish(entries)
+            return
+        self.head = entries[-1].seq
+        self.resync()
+        for follower in tuple(self._followers.values()):
+            follower(entries)
+
     def publish_transient(self, entry: Entry) -> None:
         """Send a transient entry to the live subscriptions that have received nothing later than it."""
         for variant, watchers in self._groups.items():
@@ -156,6 +167,11 @@ class Hub:
     def names(self) -> tuple[str, ...]:
         """Names of the subscribers to the session or a projection of it, each once."""
         return tuple(sorted(self._present))
+
+    @property
+    def identities(self) -> frozenset[Identity]:
+        """Identities with a subscription to the session or to a projection of it."""
+        return frozenset(watcher.who for hub in (self, *self._followers) for watcher in hub._watchers())
 
     @property
     def live_identities(self) -> frozenset[Identity]:

@@ -87,6 +87,8 @@ class Projector:
         self._memory_bytes = 0
         self._waiting: list[Entry] = []
         self._waiting_bytes = 0
+        self._collected = 0
+        """The last entry that was received from the hub or read from the log."""
         self._behind = True
         self._leaving = False
         self._named = {"session": self.session, "view": view.name}
@@ -133,6 +135,12 @@ class Projector:
     def _on_entries(self, entries: Sequence[Entry]) -> None:
         if self._behind:
             return
+        if entries[0].prev > self._collected:
+            # Entries of another node that were not published here.
+            self._read_from_log()
+            self._wake.set()
+            return
+        self._collected = max(self._collected, entries[-1].seq)
         self._waiting.extend(entries)
         self._waiting_bytes += sum(len(entry.event) + len(entry.raw or b"") for entry in entries)
         if self._waiting_bytes > WAITING:
@@ -203,6 +211,7 @@ class Projector:
             return entries
         # From here on `_on_entries` collects new entries: each is in the page, or it waits and this page was the last.
         self._behind = False
+        self._collected = self.seq
         read = self._services.store.read
         page = await self._patiently(lambda: read(self.session, self.seq, STRIDE, PAGE_BYTES))
         if page.entries:
@@ -210,6 +219,7 @@ class Projector:
         else:
             # The entry at the head may be gone: it counts as reduced.
             self.seq = max(self.seq, page.head)
+            self._collected = max(self._collected, self.seq)
             self._resume_numbers()
         return page.entries
 

@@ -24,6 +24,13 @@ _CHANGES: tuple[tuple[tuple[type[ev.Event], ...], What], ...] = (
 )
 
 
+_BY_KIND: dict[str, What] = {
+    "session.opened": "created",
+    "session.forked": "created",
+    **{str(kind.__struct_config__.tag): what for kinds, what in _CHANGES for kind in kinds},
+}
+
+
 class ChangeListener:
     """One listener. `sees` selects the sessions whose notices it receives."""
 
@@ -89,3 +96,8 @@ class SessionChanges:
 def changes_of(events: Sequence[ev.Event]) -> list[What]:
     """The kinds of change that a commit's events mean for lists, each once."""
     return list(dict.fromkeys(what for event in events for kinds, what in _CHANGES if isinstance(event, kinds)))
+
+
+def changes_of_kinds(kinds: Sequence[str]) -> list[What]:
+    """The same for a commit of another node, of which only the kinds of its events are known."""
+    return list(dict.fromkeys(_BY_KIND[kind] for kind in kinds if kind in _BY_KIND))

@@ -22,14 +22,20 @@ TRUSTED = "trusted"
 
 @dataclass(frozen=True, repr=False)
 class TrustedFolders:
-    """`_describe` reads a folder's settings; `_resolve` turns a path from the wire into an allowed folder."""
+    """`_describe` reads a folder's settings; `_resolve` turns a path from the wire into an allowed folder. Trust in a
+    folder that several nodes share (`_is_shared`) is stored for all of them."""
 
-    _documents: Documents
+    _here: Documents
     _clock: Clock
     _describe: Callable[[str], api.FolderReport]
     _resolve: Callable[[str], str]
+    _everywhere: Documents
+    _is_shared: Callable[[str], bool]
     _main_folder: Callable[[str], str] = lambda folder: ""
     """The main folder of a registered worktree; empty for other folders."""
+
+    def _documents(self, folder: str) -> Documents:
+        return self._everywhere if self._is_shared(folder) else self._here
 
     async def is_trusted(self, folder: str) -> bool:
         digest = await self._consented(folder)
@@ -38,9 +44,9 @@ class TrustedFolders:
     async def _consented(self, folder: str) -> str:
         """The digest of the content that a person has consented to: for this folder, else for the main folder of the
         repository that it is a worktree of. Empty: none."""
-        kept = await self._documents.get(TRUSTED, folder)
+        kept = await self._documents(folder).get(TRUSTED, folder)
         if kept is None and (main := await asyncio.to_thread(self._main_folder, folder)):
-            kept = await self._documents.get(TRUSTED, main)
+            kept = await self._documents(main).get(TRUSTED, main)
         return "" if kept is None else str(kept["digest"])
 
     def handlers(self) -> ServiceHandlers:
@@ -52,7 +58,7 @@ class TrustedFolders:
         }
 
     async def trusted(self, who: Identity, action: api.ListTrusted) -> tuple[api.TrustedFolder, ...]:
-        kept = await self._documents.list(TRUSTED)
+        kept = {**await self._everywhere.list(TRUSTED), **await self._here.list(TRUSTED)}
         return tuple(msgspec.convert(value, api.TrustedFolder) for value in kept.values())
 
     async def inspect(self, who: Identity, action: api.InspectFolder) -> api.FolderReport:
@@ -67,12 +73,13 @@ class TrustedFolders:
             text = "The folder's settings have changed since they were shown: look at them again."
             raise Stale(text, path=action.path)
         folder = api.TrustedFolder(path=report.path, digest=action.digest, at=self._clock.now_ms(), by=who.name)
-        await self._documents.put(TRUSTED, report.path, msgspec.to_builtins(folder))
+        await self._documents(report.path).put(TRUSTED, report.path, msgspec.to_builtins(folder))
         return folder
 
     async def untrust(self, who: Identity, action: api.UntrustFolder) -> bool:
         _admin(who)
-        return await self._documents.delete(TRUSTED, self._resolve(action.path))
+        folder = self._resolve(action.path)
+        return await self._documents(folder).delete(TRUSTED, folder)
 
 
 def _admin(who: Identity) -> None:

@@ -4,6 +4,8 @@ Rule: this file only logs what happened to a process; `AgentSupervisor` decides 
 """
 
 import asyncio
+import contextlib
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,12 +27,14 @@ from fairlead.model.agents import (
     ToolCheck,
 )
 from fairlead.model.commands import Reply
-from fairlead.model.errors import NotFound
+from fairlead.model.errors import FairleadError, NotFound
 from fairlead.model.ids import RequestId, event_id
 from fairlead.model.policy import Verdict
 from fairlead.model.store import OutputPosition, StoredOutput
 from fairlead.sessions.commit import SessionCore
 from fairlead.sessions.permissions.requests import PermissionRequests
+from fairlead.system.process import signal_child
+from fairlead.system.proctable import Process
 
 OUTPUT = "output"
 RECALL = "recall"
@@ -40,6 +44,8 @@ RECENT_ANSWERS = 200
 
 LOST = "gateway lost"
 """Reason of a failed turn whose agent could not finish it without the gateway."""
+LOST_GATEWAY = "agent lost its gateway"
+"""Reason of its cancelled requests."""
 
 
 @dataclass(eq=False, repr=False)
@@ -178,6 +184,23 @@ class AgentConnection(AgentSink):
         finally:
             self.ended.set()
         self._on_exit()
+
+    async def abandon(self) -> None:
+        """Kill the process at once, and log nothing more: another node owns the session."""
+        agent, self.released = self.agent, True
+        if agent is None:
+            return
+        if agent.lent:
+            await agent.release()
+            return
+        self.signal(signal.SIGKILL)
+        with contextlib.suppress(FairleadError):
+            await agent.stop("another node owns the session")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal our own process and everything that it started."""
+        if self.process is not None and not self.process.lent:
+            signal_child(Process(self.process.pid, self.process.started), self.process.group, number)
 
     async def _log_exit(self, exit: Exit) -> None:
         core, cause, follows = self._core, self._cause, self._launch is None

@@ -30,7 +30,7 @@ from fairlead.model.errors import AgentNotRunning, Busy, FairleadError, HistoryM
 from fairlead.model.ids import MessageId, event_id
 from fairlead.sessions.commit import Commit
 from fairlead.sessions.permissions.requests import PermissionRequests
-from fairlead.sessions.process.connection import LOST, AgentConnection, child_name
+from fairlead.sessions.process.connection import LOST, LOST_GATEWAY, AgentConnection, child_name
 from fairlead.sessions.state import Queued
 
 logger = logging.getLogger("fairlead.agent")
@@ -49,7 +49,7 @@ class AgentSupervisor:
         core = self.core = asking.core
         self.kind = kind
         self.asking = asking
-        self._connection: AgentConnection | None = None
+        self.connection: AgentConnection | None = None
         self.following = False
         self.last_used = core.services.clock.monotonic()
         self.launched = Settings()
@@ -70,7 +70,7 @@ class AgentSupervisor:
 
     @property
     def agent(self) -> Agent | None:
-        return None if self._connection is None else self._connection.agent
+        return None if self.connection is None else self.connection.agent
 
     # --- when to run -------------------------------------------------------------------------------
 
@@ -128,13 +128,11 @@ class AgentSupervisor:
             await self._dispatch()
 
     def _dispatched(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            return
-        error = task.exception()
+        error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.error("dispatch failed", exc_info=error, extra={"session": self.core.session})
-            return
-        self.schedule_next()
+        elif not task.cancelled():
+            self.schedule_next()
 
     async def _dispatch(self) -> None:
         try:
@@ -239,14 +237,14 @@ class AgentSupervisor:
 
     async def _launch(self, *, resume: bool) -> Agent:
         launch = await self._plan(resume=resume)
-        connection = self._connection = self.connect(launch, self.core.services.new_uuid())
+        connection = self.connection = self.connect(launch, self.core.services.new_uuid())
         return await self._live(connection, launch, await self.kind.launch(launch, connection))
 
     async def adopt(self, child: ProcessInfo) -> Agent:
         """Connect again to a kept process of an earlier gateway. NotFound if the keeper does not have it."""
         launch = child.launch or await self._plan(resume=True)
         async with self.starting:
-            connection = self._connection = self.connect(launch, self.core.services.new_uuid())
+            connection = self.connection = self.connect(launch, self.core.services.new_uuid())
             stored = await connection.adopt(child)
             try:
                 agent = await self.kind.adopt(child, connection, stored)
@@ -284,7 +282,7 @@ class AgentSupervisor:
         async with self.starting:
             await self._make_way("an agent is to dial in")
             launch = await self._plan(resume=True)
-            connection = self._connection = self.connect(launch, self.core.services.new_uuid())
+            connection = self.connection = self.connect(launch, self.core.services.new_uuid())
             return self._expect(await self.kind.invite(launch, connection), connection, launch)
 
     async def attach(self, process: LentProcess) -> AgentInvitation | ShimInvitation:
@@ -302,7 +300,7 @@ class AgentSupervisor:
             launch = await self._plan(resume=True)
             if not launch.trusted:
                 raise NotTrusted(launch.cwd)
-            connection = self._connection = self.connect(launch, self.core.services.new_uuid())
+            connection = self.connection = self.connect(launch, self.core.services.new_uuid())
             connection.again = again
             self.lent_process = name
             return self._expect(await self.kind.attach(launch, process, connection), connection, launch)
@@ -326,7 +324,7 @@ class AgentSupervisor:
         if self.waiting_for_shim is not None:
             self.waiting_for_shim.cancel()
             await asyncio.wait({self.waiting_for_shim})
-        connection = self._connection
+        connection = self.connection
         if connection is not None and connection.agent is not None:
             connection.released = True
             await connection.agent.release()
@@ -358,7 +356,7 @@ class AgentSupervisor:
         """Stop the process; return when its exit is in the log, so that the exit is not mistaken for a new process's.
 
         `cut_by`: the person who wants it; an open turn then counts as cancelled by them, not as failed."""
-        connection = self._connection
+        connection = self.connection
         if connection is not None and connection.agent is not None:
             connection.stop_reason, connection.cut_by = reason, cut_by
             await connection.agent.stop(reason)
@@ -367,26 +365,36 @@ class AgentSupervisor:
     async def shutdown(self, *, detach: bool = False) -> None:
         """Stop for the end of the gateway: no more messages are sent, and the process is stopped. `detach`: a kept
         process goes on."""
-        self._closing = True
-        self.core.shutting_down = True
-        if self._dispatching is not None:
-            self._dispatching.cancel()
-            await asyncio.wait({self._dispatching})
+        await self._close()
         if self.agent is not None and (self.agent.lent or (detach and self.agent.kept)):
             async with self.starting:
                 await self._release()
         else:
             await self.stop("gateway stopped")
 
+    async def _close(self) -> None:
+        self._closing = True
+        self.core.shutting_down = True
+        if self._dispatching is not None:
+            self._dispatching.cancel()
+            await asyncio.wait({self._dispatching})
+
+    async def abandon(self) -> None:
+        """Another node owns the session: kill the process at once, and log nothing more."""
+        await self._close()
+        await self.cancel_invitation()
+        if self.connection is not None:
+            await self.connection.abandon()
+
     # --- log entries ---------------------------------------------------------------------------------------
 
-    async def close_lost(self) -> None:
+    async def close_lost(self, reason: str = LOST, cancelled: str = LOST_GATEWAY) -> None:
         """Close a turn that is open in the log although no process is left that could end it."""
-        await self.cancel_pending()
+        await self.cancel_pending(cancelled)
         async with self.core.transaction() as transition:
             if self.core.interpreter.turn is not None:
-                transition.close_turn(LOST, self.core.services.new_uuid())
+                transition.close_turn(reason, self.core.services.new_uuid())
 
-    async def cancel_pending(self) -> None:
+    async def cancel_pending(self, reason: str = LOST_GATEWAY) -> None:
         async with self.core.transaction() as transition:
-            transition.cancel([item.request for item in self.core.state.pending], "agent lost its gateway")
+            transition.cancel([item.request for item in self.core.state.pending], reason)

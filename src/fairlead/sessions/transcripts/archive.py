@@ -113,11 +113,11 @@ class TranscriptArchive:
     # --- inside
 
     async def _load(self) -> ArchiveState:
-        kept = await self._services.store.documents.get(ARCHIVE, ARCHIVE)
+        kept = await self._services.store.here.get(ARCHIVE, ARCHIVE)
         return ArchiveState() if kept is None else msgspec.convert(kept, ArchiveState)
 
     async def _save(self, state: ArchiveState) -> None:
-        await self._services.store.documents.put(ARCHIVE, ARCHIVE, msgspec.to_builtins(state))
+        await self._services.store.here.put(ARCHIVE, ARCHIVE, msgspec.to_builtins(state))
 
     async def _archived(self, state: ArchiveState) -> list[Summary]:
         """Sessions that are still the archive's: not deleted meanwhile, and never continued by an agent here."""

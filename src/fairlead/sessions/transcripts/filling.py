@@ -61,11 +61,11 @@ class LogFiller:
 
     async def unfinished(self) -> set[SessionId]:
         """Sessions whose import was interrupted by the end of an earlier gateway."""
-        self._unfinished = {SessionId(name) for name in await self._services.store.documents.list(FILLING)}
+        self._unfinished = {SessionId(name) for name in await self._services.store.here.list(FILLING)}
         return self._unfinished
 
     async def mark_unfinished(self, session: SessionId) -> None:
-        await self._services.store.documents.put(FILLING, session, True)
+        await self._services.store.here.put(FILLING, session, True)
 
     async def start(self, session: Session, place: bytes, path: str, size: int) -> None:
         """Read a session's file from `place`: at once, or a large one in the background."""
@@ -97,7 +97,7 @@ class LogFiller:
             await self._read(session, reader)
             await self._turn_timeouts.read(session)
             await self._restore_time(session.core)
-            await self._services.store.documents.delete(FILLING, name)
+            await self._services.store.here.delete(FILLING, name)
         finally:
             supervisor.following = False
             del self._filling[name]
@@ -119,7 +119,7 @@ class LogFiller:
         await self._read(session, await self.reader(session))
         if session.core.session in self._unfinished:
             self._unfinished.discard(session.core.session)
-            await self._services.store.documents.delete(FILLING, session.core.session)
+            await self._services.store.here.delete(FILLING, session.core.session)
 
     async def reader(self, session: Session, path: str = "") -> TranscriptReader:
         state, store = session.core.state, self._services.store

@@ -47,13 +47,13 @@ class ForkDetector:
 
     async def load(self) -> bool:
         """Load the stored roots. False if nothing was stored yet, so that every file must be read."""
-        kept = await self._services.store.documents.get(ROOTS, ROOTS)
+        kept = await self._services.store.here.get(ROOTS, ROOTS)
         for session, root in msgspec.convert(kept or {}, dict[str, str]).items():
             self._put(SessionId(session), root)
         return kept is not None
 
     async def keep(self) -> None:
-        await self._services.store.documents.put(ROOTS, ROOTS, self._roots)
+        await self._services.store.here.put(ROOTS, ROOTS, self._roots)
 
     def note(self, found: Sequence[FoundTranscript]) -> None:
         for item in found:

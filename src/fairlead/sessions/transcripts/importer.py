@@ -172,9 +172,8 @@ class TranscriptImporter:
         services = self._services
         summary = await services.store.summary(session)
         if summary is None or summary.deleted or summary.state != TRANSCRIPT:
-            if summary is not None and summary.agent == self.source.agent and self.watching.is_set():
-                # Its file may have grown, or its import was interrupted, while the session was not loaded.
-                self.tasks.spawn(self._quietly(session, self.follow))
+            if summary is not None:
+                self.refresh(session, summary.agent)
             return None
         path = self._elsewhere.get(session, "")
         found = await self.source.look(session) if not path else await self.source.examine(path)
@@ -198,6 +197,12 @@ class TranscriptImporter:
                     await self.follow(other)
             branch = await self.forks.find(found, path)
             return await self._begin(found, opened, branch, path)
+
+    def refresh(self, session: SessionId, agent: str) -> None:
+        """Follow a session's file in the background: it may have grown, or its import was interrupted, while the
+        session was not loaded."""
+        if agent == self.source.agent and self.watching.is_set() and not self._stopped:
+            self.tasks.spawn(self._quietly(session, self.follow))
 
     async def _begin(
         self, found: FoundTranscript, opened: ev.SessionOpened, branch: ForkBranch | None, path: str
@@ -226,6 +231,9 @@ class TranscriptImporter:
     async def follow(self, name: SessionId) -> None:
         """Update a session's log from its files, unless an agent of ours writes them."""
         async with self.filler.lock(name):
+            if await self._registry.home(name):
+                # Its home reads the file: this node may see the same file in a shared folder.
+                return
             session = await self._registry.get(name)
             supervisor = session.supervisor
             if session.kind.name != self.source.agent or not await self.filler.is_filled(name):

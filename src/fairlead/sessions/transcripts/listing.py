@@ -41,7 +41,7 @@ class TranscriptIndex:
         """Update the list from the files; unchanged files are not opened.
 
         Return the sessions that have a log already and whose file has changed since the last scan."""
-        kept = await self._services.store.documents.get(MARKS, MARKS)
+        kept = await self._services.store.here.get(MARKS, MARKS)
         self._marks = msgspec.convert(kept or {}, dict[str, FileMark])
         known = dict(self._marks) if await self._forks.load() else {}
         grown: set[SessionId] = set()
@@ -73,7 +73,7 @@ class TranscriptIndex:
         return 0 if mark is None else mark.size
 
     async def keep_marks(self) -> None:
-        await self._services.store.documents.put(MARKS, MARKS, msgspec.to_builtins(self._marks))
+        await self._services.store.here.put(MARKS, MARKS, msgspec.to_builtins(self._marks))
         await self._forks.keep()
 
     async def add(self, found: Sequence[FoundTranscript]) -> None:

@@ -88,17 +88,15 @@ class Appender:
         self._rows.clear()
         self._logs.clear()
 
+    def check(self, call: Append) -> int | None:
+        """Return the head if the same call was stored before; None if it can be stored now. Raises Fenced, Conflict."""
+        return self._checked(call)[1]
+
     def append(self, call: Append) -> int:
-        lease, batch = call.lease, call.batch
-        log = self._log(lease.session)
-        if log is None or (log.node, log.epoch) != (lease.node, lease.epoch):
-            raise Fenced(lease.session)
-        if call.expected_head != log.head:
-            if self._landed(log, call):
-                return log.head
-            raise Conflict(log.head)
-        if not _ascending(log.head, batch.entries):
-            raise Conflict(log.head)
+        batch = call.batch
+        log, landed = self._checked(call)
+        if landed is not None:
+            return landed
         prev = log.head
         for entry in batch.entries:
             self._rows.append(_row(log, entry, prev, call.spilled.get(entry.seq)))
@@ -117,14 +115,31 @@ class Appender:
             self._db.execute("insert or replace into replies values (?, ?, ?)", (log.log, kept.key, text(kept.reply)))
         return log.head
 
-    def flush(self) -> None:
-        if self._rows and not self._last_is_known:
+    def _checked(self, call: Append) -> tuple[_Log, int | None]:
+        lease = call.lease
+        log = self._log(lease.session)
+        if log is None or (log.node, log.epoch) != (lease.node, lease.epoch):
+            raise Fenced(lease.session)
+        if call.expected_head != log.head:
+            if self._landed(log, call):
+                return log, log.head
+            raise Conflict(log.head)
+        if not ascending(log.head, call.batch.entries):
+            raise Conflict(log.head)
+        return log, None
+
+    def reserve(self, count: int) -> int:
+        """Reserve ids for rows that a call inserts itself; returns the first one."""
+        if not self._last_is_known:
             self._last = max(self._last, last_entry(self._db))
             self._last_is_known = True
+        self._last += count
+        return self._last - count + 1
+
+    def flush(self) -> None:
         for part in chunked(self._rows):
-            numbered = enumerate(part, self._last + 1)
+            numbered = enumerate(part, self.reserve(len(part)))
             self._db.execute(_INSERTS[len(part)], [value for number, row in numbered for value in (number, *row)])
-            self._last += len(part)
         self._rows.clear()
 
     def _log(self, session: SessionId) -> _Log | None:
@@ -146,7 +161,7 @@ class Appender:
         them.
         """
         entries, dropped = call.batch.entries, set(call.batch.drop)
-        if not entries or entries[-1].seq != log.head or not _ascending(call.expected_head, entries):
+        if not entries or entries[-1].seq != log.head or not ascending(call.expected_head, entries):
             return False
         self.flush()
         stored = {
@@ -171,6 +186,17 @@ class Appender:
             self._db.execute(_DELETES[len(part)], (log.log, *part))
 
 
+class AppenderCall:
+    """A job of the writer thread that needs the appender. `run` flushes before it reads or writes entries itself, and
+    calls `invalidate` after it changed logs."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def run(self, db: sqlite3.Connection, appender: Appender) -> Any:
+        raise NotImplementedError
+
+
 def text(data: bytes) -> str | bytes:
     """Decode valid UTF-8, so that any SQLite tool shows it as text; reading returns the same bytes either way."""
     try:
@@ -189,7 +215,7 @@ def _row(log: _Log, entry: Entry, prev: int, spilled: Spilled | None) -> tuple[A
     )
 
 
-def _ascending(head: int, entries: Sequence[Entry]) -> bool:
+def ascending(head: int, entries: Sequence[Entry]) -> bool:
     for entry in entries:
         if not head < entry.seq <= NO_END:
             return False

@@ -144,5 +144,8 @@ def _reset_ids(copy: sqlite3.Connection) -> None:
         new_log_ids(copy)
         copy.execute("update logs set node = ''")
         copy.execute("delete from nodes")
-        copy.execute("delete from meta where name = 'running'")
+        # A backup of a cell's node is not part of the cell.
+        copy.execute("delete from meta where name in ('running', 'cell')")
+        copy.execute("delete from positions")
+        copy.execute("delete from chains")
         copy.execute("update meta set value = ? where name = 'store_id'", (uuid.uuid4().hex,))

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from fairlead.model.errors import FolderInUse
+from fairlead.stores.sqlite.cell_mark import refuse_cell
 from fairlead.stores.sqlite.connections import DATABASE, SEARCH, Durability, attach, connect, make_private
 from fairlead.stores.sqlite.crash_detection import mark_open
 from fairlead.stores.sqlite.errors import translating
@@ -77,10 +78,16 @@ class Opened:
 
 
 def open_folder(
-    folder: Path, durability: Durability, now_ms: int, *, alone: bool, prepare: Callable[[int], None]
+    folder: Path,
+    durability: Durability,
+    now_ms: int,
+    *,
+    alone: bool,
+    prepare: Callable[[int], None],
+    projection: bool = False,
 ) -> Opened:
     """Open the folder. Slow when an old file must be migrated: not for the event loop. `prepare` is called before, with
-    the file's schema."""
+    the file's schema. `projection`: its database repeats the streams of a cell."""
     fts = has_fts5()
     file, search = folder / DATABASE, folder / SEARCH
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,7 +98,9 @@ def open_folder(
             undo.callback(lock.close)
         writer = _open_writer(file, durability, prepare)
         undo.callback(writer.close)
-        if alone:
+        if not projection:
+            refuse_cell(writer, folder)
+        if alone and not projection:
             _take_over(writer, file, durability)
         maintenance = connect(file)
         undo.callback(maintenance.close)

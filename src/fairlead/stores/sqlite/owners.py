@@ -18,7 +18,7 @@ def claim(
         "select id, log_id, logs.node, base, until from logs left join nodes using (node) where session = ?", (session,)
     ).fetchone()
     if row is None:
-        parent, base = (None, 0) if fork is None else _fork_point(db, fork)
+        parent, base = (None, 0) if fork is None else fork_point(db, fork)
         log_id = uuid.uuid4().hex
         log = db.execute(
             "insert into logs (session, log_id, parent, base) values (?, ?, ?, ?)", (session, log_id, parent, base)
@@ -36,7 +36,7 @@ def claim(
     return Lease(session, node, epoch), log_id, base if head is None else head
 
 
-def _fork_point(db: sqlite3.Connection, fork: ForkPoint) -> tuple[int | None, int]:
+def fork_point(db: sqlite3.Connection, fork: ForkPoint) -> tuple[int | None, int]:
     """Return the log that has the entry `fork.seq`, which may be an ancestor of `fork.parent`."""
     view = visible_ranges(db, fork.parent)
     if not 0 <= fork.seq <= view.head:

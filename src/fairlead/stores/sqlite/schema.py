@@ -141,7 +141,18 @@ update sessions set owner = 'owner', shared = '*';
 insert into documents select 'notes', 'sessions-shared', count(*) from sessions where deleted = 0 having count(*) > 0;
 """
 
-STEPS: Final[Sequence[str]] = (FIRST, SECOND, THIRD, FOURTH, FIFTH)
+SIXTH: Final = """
+alter table sessions add column node text not null default '';
+alter table documents add column until integer;
+alter table feed add column prev integer not null default 0;
+update feed set prev = seq - 1;
+create index documents_by_until on documents (until) where until is not null;
+
+create table positions (stream text primary key, seq integer not null) without rowid;
+create table chains (session text primary key, last integer not null, home text not null) without rowid;
+"""
+
+STEPS: Final[Sequence[str]] = (FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH)
 
 
 def own_version() -> str:

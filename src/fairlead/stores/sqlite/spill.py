@@ -20,6 +20,8 @@ class Spill:
     def __init__(self, folder: Path, *, sync: bool) -> None:
         self._folder = folder
         self._sync = sync
+        self.fetch: Callable[[str], bytes | None] | None = None
+        """Gets a file that is not here from elsewhere; in a cell, the other nodes have it."""
 
     def write(self, lease: Lease, seq: int, data: bytes) -> str:
         """Store `data` as durably as a commit. Returns the file name for the entry."""
@@ -32,14 +34,26 @@ class Spill:
             raise Unavailable(f"{file} cannot be written ({error}): make room and repeat.", file=str(file)) from error
         return name
 
+    def has(self, name: str) -> bool:
+        return (self._folder / name).exists()
+
     def read(self, name: str) -> bytes:
         file = self._folder / name
         try:
-            data = file.read_bytes()
+            data = self._fetched(file, name) if self.fetch is not None and not self.has(name) else file.read_bytes()
         except OSError as error:
             raise damaged(file, f"an entry of the log is in this file, and reading it failed ({error})") from error
         if _digest(data) != name.rpartition("-")[2]:
             raise damaged(file, "its content has changed since it was written")
+        return data
+
+    def _fetched(self, file: Path, name: str) -> bytes:
+        assert self.fetch is not None
+        data = self.fetch(name)
+        if data is None:
+            raise FileNotFoundError(f"no node has {name}")
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(file, data, sync=self._sync)
         return data
 
     def sweep(self, session: str, epoch: int, is_named: Callable[[str], bool]) -> None:

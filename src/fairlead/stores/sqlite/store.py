@@ -8,7 +8,7 @@ Guarantees beyond the port:
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 from fairlead.model import store as port
 from fairlead.model.errors import FairleadError
 from fairlead.model.ids import SessionId
+from fairlead.model.store.peers import Alone, Peers, Stop
 from fairlead.model.usage_stats import UsageStats
 from fairlead.notifications.api.resources import ResourceStore
 from fairlead.stores.sqlite import erase as erasing
@@ -56,9 +57,12 @@ class SqliteStore:
         self._writer = Writer(opened.writer, self._file, lambda size: self._maintenance.on_write(size))
         self._maintenance = Maintenance(opened.maintenance, opened.index, self._file, self._writer.shrink)
         self._readers = Readers(opened.readers, self._file)
-        self.documents: port.Documents = SqliteDocuments(self._readers, self._writer)
+        self.documents: port.Documents = SqliteDocuments(self._readers, self._writer, clock)
+        self.here = self.documents
+        self.peers: Peers = Alone(node)
         self.resources: ResourceStore = SqliteResources(self._readers, self._writer)
         """Resources and their change feed; in this database, so that both are written in one transaction."""
+        self._loop = asyncio.get_running_loop()
         self._erasing = asyncio.Lock()
         self._leftovers: asyncio.Task[None] | None = None
         self._open = True
@@ -165,6 +169,21 @@ class SqliteStore:
 
     async def release(self, lease: port.Lease) -> None:
         await self._writer.do(lambda db: owners.release(db, lease), changes_logs=True)
+
+    async def home(self, session: SessionId) -> str:
+        return ""
+
+    async def owned_by(self, node: str) -> Sequence[SessionId]:
+        rows = await self._readers.rows(
+            "select session from logs where node = ? and session is not null order by id", node
+        )
+        return [SessionId(session) for (session,) in rows]
+
+    async def caught_up(self, session: SessionId, seq: int | None = None, timeout_s: float = 10.0) -> None:
+        return None
+
+    def follow(self, heard: Callable[[port.LogChange], None]) -> Stop:
+        return lambda: None
 
     # --- lists
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairlead.model.errors import FairleadError, Unavailable
-from fairlead.stores.sqlite.append import Append, Appender
+from fairlead.stores.sqlite.append import Append, Appender, AppenderCall
 from fairlead.stores.sqlite.connections import BUSY_MS, transaction
 from fairlead.stores.sqlite.errors import translate
 from fairlead.stores.sqlite.projections import Derive
@@ -46,7 +46,7 @@ class WriteJob(NamedTuple):
     """`changes_logs`: the call changes the owner of a log, or forks or erases one."""
 
     future: asyncio.Future[Any]
-    call: Append | Call
+    call: Append | AppenderCall | Call
     changes_logs: bool
     size: int
 
@@ -66,13 +66,13 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="fairlead-writer", daemon=True)
         self._thread.start()
 
-    async def do(self, call: Append | Call, *, changes_logs: bool = False) -> Any:
+    async def do(self, call: Append | AppenderCall | Call, *, changes_logs: bool = False) -> Any:
         """Run a call in the writer thread. It is durable when this returns; cancelling does not undo it."""
         async with self._room:
             if self._closed:
                 raise Unavailable("The store is closed.")
             future: asyncio.Future[Any] = self._loop.create_future()
-            size = call.size if isinstance(call, Append | Derive) else 0
+            size = call.size if isinstance(call, Append | AppenderCall | Derive) else 0
             self._queue.put(WriteJob(future, call, changes_logs, size))
             return await future
 
@@ -146,6 +146,8 @@ class Writer:
         try:
             if isinstance(job.call, Append):
                 return self._appender.append(job.call)
+            if isinstance(job.call, AppenderCall):
+                return job.call.run(self._db, self._appender)
             self._appender.flush()
             result = job.call(self._db)
         except FairleadError as refusal:

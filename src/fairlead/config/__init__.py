@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from fairlead.config.tables import AgentConfig, DoorConfig, McpConfig, ProviderConfig
 from fairlead.model.errors import BadRequest
-from fairlead.system.user_folders import default_data, default_file, home_of
+from fairlead.system.user_folders import absolute, default_data, default_file, home_of
 
 ENV_PREFIX = "FAIRLEAD_"
 # Variables that other parts of the program read: the first admin token, the address and name of a client, the access
@@ -32,46 +33,33 @@ def _about(text: str, **limits: Any) -> msgspec.Meta:
     return msgspec.Meta(description=text, **limits)
 
 
-class McpConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An MCP server that sessions may request by name; only this setting determines what it runs."""
-
-    type: Literal["stdio", "sse", "http"] = "stdio"
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    url: str = ""
-
-
-class DoorConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An extra port, on which one client protocol owns the root path."""
-
-    port: Annotated[int, msgspec.Meta(ge=0, le=65535)]
-    static: str = ""
-    public_url: str = ""
-    login: Literal["", "basic", "token"] = ""
-    options: dict[str, str] = {}
-
-
-class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An agent that speaks the Agent Client Protocol. `env`: names of additional environment variables for it."""
-
-    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
-    env: tuple[str, ...] = ()
-
-
-class ProviderConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A program that claudecodeui may start on a terminal by name; `{session}` in `resume` is the conversation."""
-
-    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
-    resume: tuple[str, ...] = ()
-
-
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. Relative paths are relative to the folder where the program was started."""
 
     host: Annotated[str, _about("Address to listen on. All but loopback need TLS or a proxy.")] = "127.0.0.1"
     port: Annotated[int, _about("Port to listen on; 0 chooses a free port.", ge=0, le=65535)] = 7433
     data: Annotated[str, _about("The data folder: the log, the credentials, the lock.")] = ""
+    store: Annotated[
+        str,
+        _about(
+            "Where sessions are stored. sqlite: in the data folder; nats://HOST,HOST,HOST/CELL: on NATS servers, for "
+            "several gateways that act as one."
+        ),
+    ] = "sqlite"
+    store_creds: Annotated[str, _about("Credentials file for the NATS servers.")] = ""
+    node: Annotated[
+        str, _about("Name of this gateway among those that share a store. Empty: the name of the machine.")
+    ] = ""
+    cluster_key: Annotated[
+        str, _about("File with the key that all gateways of a shared store have; each one signs its messages with it.")
+    ] = ""
+    shared: Annotated[
+        tuple[str, ...],
+        _about(
+            "Folders with the same path and content on every gateway that names them: another one takes over the "
+            "sessions in them when theirs goes away. The HOME of the agents must be in one too. Empty: none."
+        ),
+    ] = ()
     agent: Annotated[
         str,
         _about(
@@ -177,6 +165,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "off."
         ),
     ] = "auto"
+    on_takeover: Annotated[
+        Literal["wait", "continue"],
+        _about(
+            "What a session that was at work does after another node took it over: wait for a message, or tell its "
+            "agent to go on."
+        ),
+    ] = "wait"
+    alone_s: Annotated[
+        float, _about("Seconds without the store of a cluster after which connections are closed; 0: never.", ge=0)
+    ] = 60.0
     durability: Annotated[
         Literal["process", "power"],
         _about("What an acknowledged event survives: the end of any process, or also a power failure (slower)."),
@@ -267,6 +265,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     log_format: Annotated[Literal["text", "json"], _about("The format of log lines.")] = "text"
 
 
+_PATHS = ("claude_home", "tls_cert", "tls_key", "plugins", "store_creds", "cluster_key")
 _HINTS = get_type_hints(Config, include_extras=True)
 _DEFAULTS = Config()
 
@@ -302,23 +301,20 @@ def load(env: Mapping[str, str], overrides: Mapping[str, Any] | None = None, fil
             values[name], sources[name] = value, "command line"
     config = _convert(values, sources)
     # A gateway leaves the folder where it was started: every path is made absolute here.
-    paths = {name: _absolute(getattr(config, name)) for name in ("claude_home", "tls_cert", "tls_key", "plugins")}
+    paths = {name: absolute(getattr(config, name)) for name in _PATHS}
     # A name without a folder is looked up in PATH.
     programs = {name: getattr(config, name) for name in ("claude", "shell")}
-    paths |= {name: _absolute(program) if "/" in program else program for name, program in programs.items()}
+    paths |= {name: absolute(program) if "/" in program else program for name, program in programs.items()}
     config = msgspec.structs.replace(
         config,
         **paths,
-        data=_absolute(config.data) or str(default_data(env)),
-        roots=tuple(map(_absolute, config.roots)) or (home_of(env) or os.getcwd(),),
-        claude_homes=tuple(map(_absolute, config.claude_homes)),
-        door={name: msgspec.structs.replace(door, static=_absolute(door.static)) for name, door in config.door.items()},
+        data=absolute(config.data) or str(default_data(env)),
+        roots=tuple(map(absolute, config.roots)) or (home_of(env) or os.getcwd(),),
+        claude_homes=tuple(map(absolute, config.claude_homes)),
+        shared=tuple(map(absolute, config.shared)),
+        door={name: msgspec.structs.replace(door, static=absolute(door.static)) for name, door in config.door.items()},
     )
     return Loaded(config, sources, path.absolute())
-
-
-def _absolute(path: str) -> str:
-    return os.path.abspath(os.path.expanduser(path)) if path else ""
 
 
 def names() -> tuple[str, ...]:
@@ -399,3 +395,21 @@ def _convert(values: Mapping[str, Any], sources: Mapping[str, str]) -> Config:
             problem = str(error).split(" - at")[0]
             raise BadSetting(name, sources[name], f"{problem}.") from None
     return msgspec.convert(dict(values), Config)
+
+
+__all__ = [
+    "AgentConfig",
+    "BadSetting",
+    "Config",
+    "DoorConfig",
+    "Loaded",
+    "McpConfig",
+    "ProviderConfig",
+    "default_data",
+    "default_file",
+    "default_of",
+    "describe",
+    "load",
+    "names",
+    "type_of",
+]

@@ -1,0 +1,1 @@
+"""Sessions among several nodes: routing, takeover, the service calls on nodes."""
