@@ -56,8 +56,15 @@ async def test_a_worktree_is_trusted_with_the_same_content_as_its_main_folder(
         (folder / ".claude" / "settings.json").write_text((project / ".claude" / "settings.json").read_text())
     main = {str(worktree): str(project)}
     resolve = harness.gateway.resolve_folder
+    documents = harness.store.documents
     book = TrustedFolders(
-        harness.store.documents, harness.clock, describe, resolve, lambda folder: main.get(folder, "")
+        documents,
+        harness.clock,
+        describe,
+        resolve,
+        documents,
+        lambda folder: False,
+        lambda folder: main.get(folder, ""),
     )
     assert not await book.is_trusted(str(worktree))
     report = await book.inspect(ANN, InspectFolder(str(project)))
