@@ -42,6 +42,9 @@ PYTHON_RULE: Message = {
 }
 
 
+NOTHING: Message = {"type": "addRules", "rules": [], "behavior": "allow"}
+
+
 def allowing(update: Message, destination: str) -> Callable[[Message], Message]:
     """Answers a permission request with an allow that changes the permissions."""
     updates = [{**update, "destination": destination}]
@@ -154,6 +157,56 @@ async def test_updated_permissions_in_the_settings_hold_for_a_process_that_asks_
         assert [denial["tool_name"] for denial in result["permission_denials"]] == ["Write"]
 
 
+@on_versions()
+@pytest.mark.usefixtures("agreed")  # newer versions ignore the rules that an untrusted project's own files allow
+@pytest.mark.rules("S004-226", "S004-227", "S004-229", "S004-230", "S004-231", "S004-232")
+async def test_an_answer_changes_rules_and_folders_at_each_destination(
+    start: Start, cli_cwd: Path, cli_home: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a.txt").write_text("a")
+    files = {
+        "userSettings": cli_home / ".claude" / "settings.json",
+        "projectSettings": cli_cwd / ".claude" / "settings.json",
+        "localSettings": cli_cwd / ".claude" / "settings.local.json",
+        "session": None,
+        "cliArg": None,
+    }
+    async with start() as cli:
+
+        async def is_asked(script: str, update: Message | None = None, destination: str = "session") -> bool:
+            """Whether this call is asked about; it is allowed, with that change of the permissions."""
+            before = len(cli.asked())
+            cli.permission = allowing(update, destination) if update else allowing(NOTHING, "session")
+            await cli.turn(f"SCRIPT:{script}")
+            return len(cli.asked()) > before
+
+        changes = [*(("addRules", destination) for destination in files), ("replaceRules", "session")]
+        for number, (kind, destination) in enumerate(changes):
+            update: Message = {
+                "type": kind,
+                "rules": [{"toolName": "Bash", "ruleContent": f"python3 {number}.py:*"}],
+                "behavior": "allow",
+            }
+            assert await is_asked(f"bash python3 {number}.py", update, destination), (kind, destination)
+            assert not await is_asked(f"bash python3 {number}.py once more"), (kind, destination)
+            if (file := files[destination]) is not None:
+                assert f"Bash(python3 {number}.py:*)" in json.loads(file.read_text())["permissions"]["allow"]
+            assert await is_asked(f"bash python3 other{number}", {**update, "type": "removeRules"}, destination)
+        assert await is_asked("bash python3 0.py"), "a removed rule allows nothing"
+        for kind, is_denied in (("deny", True), ("ask", False)):
+            rules = [{"toolName": "Bash", "ruleContent": f"python3 {kind}.py:*"}]
+            assert await is_asked(f"bash python3 {kind}", {"type": "addRules", "rules": rules, "behavior": kind})
+            assert await is_asked(f"bash python3 {kind}.py") is not is_denied
+        read = f"read {outside / 'a.txt'}"
+        folders = {"directories": [str(outside)]}
+        assert await is_asked(read, {"type": "addDirectories", **folders})
+        assert not await is_asked(read)
+        assert await is_asked("bash python3 last", {"type": "removeDirectories", **folders})
+        assert await is_asked(read)
+
+
 # --- hooks -------------------------------------------------------------------------------------------------
 
 
@@ -210,7 +263,7 @@ def answering(event: str, answer: control.HookAnswer | Message) -> Callable[[Mes
 
 @on_versions()
 @pytest.mark.rules("S004-342", "S004-193", "S004-197", "S004-201", "S004-202", "S004-196", "S004-204", "S004-203")
-@pytest.mark.rules("S004-198")
+@pytest.mark.rules("S004-198", "S004-199")
 async def test_hooks_of_every_event_are_told_and_decide(start: Start, cli_cwd: Path, model: ScriptedModel) -> None:
     async with start() as cli:
         await cli.set_up(hooks={event: [{"hookCallbackIds": [event]}] for event in EVENTS})
@@ -225,6 +278,50 @@ async def test_hooks_of_every_event_are_told_and_decide(start: Start, cli_cwd: P
             cli.scene()
             model.requests.clear()
             await scene(cli, cli_cwd, model)
+
+
+@on_versions()
+@pytest.mark.rules("S004-075", "S004-076", "S004-116", "S004-117", "S004-118", "S004-119", "S004-120")
+async def test_runs_of_the_hooks_of_the_settings_are_reported(start: Start, version: str, cli_cwd: Path) -> None:
+    gate = cli_cwd / "gate"
+    commands: list[Message] = [
+        {"command": "echo good"},
+        {"command": "echo bad >&2; exit 1"},
+        {"command": "sleep 300", "timeout": 1},
+        {"command": f"echo one; while [ ! -e {gate} ]; do sleep 0.1; done; echo two"},
+    ]
+    hooks = {"SessionStart": [{"hooks": [{"type": "command", **command} for command in commands]}]}
+    async with start("--settings", json.dumps({"hooks": hooks})) as cli:
+        await cli.prompt("SCRIPT:text")
+        if since(version, "2.1.120"):
+            await cli.until(lambda message: message.get("subtype") == "hook_progress")
+        gate.touch()
+        await cli.until("result")
+        started, ended = cli.all("system", "hook_started"), cli.all("system", "hook_response")
+        names = {"type", "subtype", "hook_id", "hook_name", "hook_event", "uuid", "session_id"}
+        for record in started:
+            assert record.keys() == names
+            assert (record["hook_name"], record["hook_event"]) == ("SessionStart:startup", "SessionStart")
+            assert record["session_id"] == cli.init["session_id"]
+        for record in cli.all("system", "hook_progress"):
+            assert record.keys() == names | {"stdout", "stderr", "output"}
+            assert (record["stdout"], record["stderr"], record["output"]) == ("one\n", "", "one\n")
+        for record in ended:
+            assert record.keys() == names | {"stdout", "stderr", "output", "exit_code", "outcome"}
+        (cancelled,) = [run for run in ended if run["outcome"] == "cancelled"]
+        assert (cancelled["stdout"], cancelled["exit_code"] != 0) == ("", True)
+        runs = [(run["stdout"], run["stderr"], run["exit_code"], run["outcome"]) for run in ended if run != cancelled]
+        assert sorted(runs) == [
+            ("", "bad\n", 1, "error"),
+            ("good\n", "", 0, "success"),
+            ("one\ntwo\n", "", 0, "success"),
+        ]
+        of_one_run = {record["hook_id"] for record in started}
+        assert of_one_run == {record["hook_id"] for record in ended} and len(of_one_run) == len(commands)
+        assert len({record["uuid"] for record in (*started, *ended)}) == 2 * len(commands)
+        assert all(isinstance(name, str) for name in cli.init.get("skills", ()))
+        assert all({"name", "path"} <= plugin.keys() for plugin in cli.init.get("plugins", ()))
+        assert bool(cli.init["skills"]) and (bool(cli.init["plugins"]) or not since(version, "2.1.325"))
 
 
 async def events_are_reported_by_name(cli: RealCli) -> None:
@@ -249,6 +346,10 @@ async def a_hook_blocks_changes_the_input_and_adds_context(cli: RealCli, cwd: Pa
     cli.hook = answering("UserPromptSubmit", control.HookAnswer(hookSpecificOutput=output))
     await cli.turn("SCRIPT:text x")
     assert "the tide is high" in str(model.of("text")[-1].since_last_answer)
+    output = control.HookOutput(hookEventName="PostToolUse", additionalContext="the tide is low")
+    cli.hook = answering("PostToolUse", control.HookAnswer(hookSpecificOutput=output))
+    await cli.turn("SCRIPT:tool")
+    assert "the tide is low" in str(model.of("tool")[-1].since_last_answer)
 
 
 async def every_field_of_an_answer_may_be_left_out_or_given(cli: RealCli, cwd: Path, model: ScriptedModel) -> None:
@@ -360,14 +461,14 @@ async def test_prompts_agents_and_a_schema_of_initialize_reach_the_model(start: 
 # --- MCP -------------------------------------------------------------------------------------------------------
 
 _SERVER = """
-import json, sys
+import json, os, sys
 for line in sys.stdin:
     asked = json.loads(line)
     if "id" not in asked: continue
     result = {}
     if asked["method"] == "initialize":
         result = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}},
-                  "serverInfo": {"name": "small", "version": "1"}}
+                  "serverInfo": {"name": "small", "version": "1 " + os.environ["TIDE"]}}
     elif asked["method"] == "tools/list":
         result = {"tools": [{"name": "nothing", "description": "x", "inputSchema": {"type": "object"},
                              "annotations": {"readOnlyHint": True, "openWorldHint": True}},
@@ -380,7 +481,7 @@ for line in sys.stdin:
 
 @on_versions()
 @pytest.mark.rules("S004-070", "S004-139", "S004-175", "S004-180", "S004-183", "S004-333")
-@pytest.mark.rules("S004-181", "S004-182", "S004-184", "S004-332")
+@pytest.mark.rules("S004-181", "S004-182", "S004-184", "S004-188", "S004-332")
 async def test_a_server_of_ours_is_called_over_the_wire(start: Start, version: str, model: ScriptedModel) -> None:
     adder = Adder()
 
@@ -415,12 +516,14 @@ async def test_a_server_of_ours_is_called_over_the_wire(start: Start, version: s
 
 @on_versions()
 @pytest.mark.rules("S004-176", "S004-177", "S004-178", "S004-179", "S004-185", "S004-186", "S004-187")
+@pytest.mark.rules("S004-188", "S004-189")
 async def test_servers_are_set_toggled_and_told(start: Start, version: str, tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.write_text(_SERVER)
-    good = {"type": "stdio", "command": sys.executable, "args": [str(script)]}
+    good = {"type": "stdio", "command": sys.executable, "args": [str(script)], "env": {"TIDE": "high"}}
     broken = {"type": "stdio", "command": "/nowhere/server"}
     far = {"type": "http", "url": "http://127.0.0.1:9/mcp"}
+    older = {"type": "sse", "url": "http://127.0.0.1:9/sse"}
     async with start() as cli:
         await cli.set_up()
 
@@ -433,16 +536,17 @@ async def test_servers_are_set_toggled_and_told(start: Start, version: str, tmp_
                     if {name: servers.get(name, {}).get("status") for name in wanted} == wanted:
                         return servers
 
-        await cli.got("mcp_set_servers", servers={"small": good, "gone": broken, "far": far})
-        servers = await states(small="connected", gone="failed", far="failed")
+        await cli.got("mcp_set_servers", servers={"small": good, "gone": broken, "far": far, "older": older})
+        servers = await states(small="connected", gone="failed", far="failed", older="failed")
         for name, server in servers.items():
             assert (server["name"], type(server["scope"])) == (name, str)
         small, gone = servers["small"], servers["gone"]
         assert small["config"] == {"type": "stdio", "command": sys.executable, "args": [str(script)]}
-        assert servers["far"]["config"] == {"type": "http", "url": "http://127.0.0.1:9/mcp"}
+        assert servers["far"]["config"] == far
+        assert servers["older"]["config"] == older
         tools = {tool["name"]: tool.get("annotations") or {} for tool in small["tools"]}
         assert tools == {"nothing": {"readOnly": True, "openWorld": True}, "bare": {}, "harm": {"destructive": True}}
-        assert small["serverInfo"] == {"name": "small", "version": "1"}
+        assert small["serverInfo"] == {"name": "small", "version": "1 high"}, "it has the variable"
         assert "error" not in small
         assert isinstance(gone["error"], str)
         assert not {"serverInfo", "tools"} & gone.keys()

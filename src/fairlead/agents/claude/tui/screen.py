@@ -28,9 +28,10 @@ _DOING: Final = re.compile(r"[·✢✳✶✻✽*∗] \S.*…")
 _DOING_STILL: Final = re.compile(r"● (?:\S+…|\S.*… \(.*\b\d+s\b.*\))\s*$")
 """The same with the CLI's setting `prefersReducedMotion`: a dot, with which a text of the model begins, too."""
 _RESTS: Final = re.compile(r"\? for shortcuts\b")
-"""A hint that is shown only while it does nothing and nothing is typed."""
+"""A hint that is shown only while it does nothing and nothing is typed: a text in the box is then a placeholder, such
+as `Resend your message to try again` after an error (2.1.327)."""
 _PLACEHOLDERS: Final = ('Try "', "Press up to edit queued messages")
-"""Texts that an empty box may show."""
+"""Texts that an empty box may show without that hint."""
 ABOVE: Final = 8
 """Lines above the box that are searched for its activity: the activity itself, tips and queued messages."""
 
@@ -61,8 +62,9 @@ def read(screen: Screen) -> ScreenState:
     if any(_CHOICE.match(line) for line in below) or any(_NEEDS_ANSWER.search(line) for line in below):
         # The box is part of the conversation, and a dialog is below it.
         return _dialog(lines[bottom + 1 :])
-    text = _text(lines[top + 1 : bottom])
-    if _is_doing(lines[max(0, top - ABOVE) : top], _joined(below)):
+    hints = _joined(below)
+    text = "" if _RESTS.search(hints) else _text(lines[top + 1 : bottom])
+    if _is_doing(lines[max(0, top - ABOVE) : top], hints):
         return ScreenState("working", text)
     return ScreenState("typed", text) if text else ScreenState("prompt")
 
