@@ -24,13 +24,39 @@ from wires import TOKEN
 RATE = 200
 AGENTS = 50
 
+RELAY = """
+import os, select
+poll = select.epoll()
+poll.register(0, select.EPOLLIN)
+while poll.poll() and (data := os.read(0, 65536)):
+    os.write(1, data)
+"""
+"""The least that a process in Python can do between an agent and its reader."""
+
 Read = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
+
+
+class _Meter:
+    """The CPU time of a process from its first line on. `name`: its last argument."""
+
+    def __init__(self, name: Path) -> None:
+        self._name = name
+        self._pid = self._before = 0
+
+    def begin(self) -> None:
+        if not self._pid:
+            self._pid = _pid(self._name)
+            self._before = _cpu(self._pid)
+
+    def microseconds(self) -> float:
+        return (_cpu(self._pid) - self._before) / 1000
 
 
 async def _ages(
     read: Read,
     write: Callable[[bytes], Awaitable[None]],
     count: int,
+    meter: _Meter | None = None,
     acknowledge: Callable[[int], None] = lambda offset: None,
 ) -> list[float]:
     """Microseconds that each delta of a paced turn was on its way."""
@@ -43,6 +69,8 @@ async def _ages(
         came = time.monotonic_ns()
         offset += len(data)
         acknowledge(offset)
+        if meter is not None:
+            meter.begin()
         *lines, rest = (rest + data).split(b"\n")
         found.extend(
             (came - int(json.loads(line)["event"]["delta"]["text"])) / 1000 for line in lines if b'"text_delta"' in line
@@ -68,27 +96,32 @@ async def _compare(folder: Path, rounds: int, count: int) -> Figures:
     env = {"PATH": os.environ["PATH"], "HOME": str(folder)}
     keeper = await connect_or_start(folder, clock)
     samples: dict[str, list[float]] = {}
-    spent = 0.0
+    spent = dict.fromkeys(("a bare relay", "through the keeper"), 0.0)
+    relayed = ["/bin/sh", "-c", f'"{program}" | "{sys.executable}" -I -S -c "$0" "$1"', RELAY, f"{folder}/relay"]
     try:
         for number in range(rounds + 1):
-            for title in ("a plain pipe", "through the keeper"):
-                if title == "a plain pipe":
-                    child = spawn([str(program)], env=env, cwd=str(folder), clock=clock)
-                    ages = await _ages(child.read, child.write, count)
-                    await child.end(StopTimeouts())
-                else:
+            for title in ("a plain pipe", "a bare relay", "through the keeper"):
+                if title == "through the keeper":
                     spec = ProcessSpec(argv=[str(program)], env=env, cwd=str(folder), tag={})
                     kept = await keeper.spawn(spec)
-                    before = _cpu(_pid(folder))
-                    ages = await _ages(kept.read, kept.write, count, kept.ack)
-                    spent += (_cpu(_pid(folder)) - before) / 1000
+                    meter = _Meter(folder)
+                    ages = await _ages(kept.read, kept.write, count, meter, kept.ack)
+                    spent[title] += meter.microseconds()
                     await kept.end(StopTimeouts())
                     kept.forget()
+                else:
+                    argv = relayed if title == "a bare relay" else [str(program)]
+                    meter = _Meter(folder / "relay")
+                    child = spawn(argv, env=env, cwd=str(folder), clock=clock)
+                    ages = await _ages(child.read, child.write, count, meter if title in spent else None)
+                    if title in spent:
+                        spent[title] += meter.microseconds()
+                    await child.end(StopTimeouts())
                 if number:  # the first is a warm-up
                     samples.setdefault(title, []).extend(ages)
         found: Figures = {title: spread(each) for title, each in samples.items()}
         found["idle"] = {"MB": _memory(_pid(folder)) / 1e6}
-        found["paced"] = {"us per line": spent / ((rounds + 1) * count)}
+        found["paced"] = {title: each / ((rounds + 1) * count) for title, each in spent.items()}
         found["flood"] = await _flood(keeper, program, folder, env, 20_000)
     finally:
         await keeper.close(quit=True)
@@ -187,13 +220,21 @@ def measure(quick: bool) -> Figures:
         ("p50", "p90", "p99"),
         {
             title: (found[title]["p50"], found[title]["p90"], found[title]["p99"])
-            for title in ("a plain pipe", "through the keeper")
+            for title in ("a plain pipe", "a bare relay", "through the keeper")
         },
     )
+    paced = found["paced"]
     table(
         "The keeper",
-        ("memory, MB", "CPU per line, us", "in a flood, us"),
-        {"keeper": (found["idle"]["MB"], found["paced"]["us per line"], found["flood"]["us per line"])},
+        ("memory, MB", "CPU per line, us", "of a bare relay, us", "in a flood, us"),
+        {
+            "keeper": (
+                found["idle"]["MB"],
+                paced["through the keeper"],
+                paced["a bare relay"],
+                found["flood"]["us per line"],
+            )
+        },
     )
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-") as name:
         found["restart"] = _restart(Path(name), agents)

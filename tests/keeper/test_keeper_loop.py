@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.keeper.connections import Connection, Listener
+from fairlead.keeper.connections import GatewayConnection, Listener
 from fairlead.keeper.frames import Frame, MalformedFrame, encode
 from fairlead.keeper.loop import KeeperLoop
 from keeper.loops import reraise
@@ -147,7 +147,7 @@ def test_a_slow_peer_is_reported_and_gets_every_byte_in_order(
 ) -> None:
     ours, theirs = pair
     events = Events(loop)
-    connection = Connection(1, ours, loop, events)
+    connection = GatewayConnection(1, ours, loop, events)
     sent = b"".join(bytes([number]) * 100_000 for number in range(30))
     for start in range(0, len(sent), 50_000):
         connection.send(sent[start : start + 50_000])
@@ -170,7 +170,7 @@ def test_a_slow_peer_is_reported_and_gets_every_byte_in_order(
 def test_frames_come_whole_and_the_end_after_them(loop: KeeperLoop, pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     events = Events(loop)
-    Connection(1, ours, loop, events)
+    GatewayConnection(1, ours, loop, events)
     large = os.urandom(150_000)
     theirs.setblocking(True)
     frames = encode(7, 1, b"small") + encode(8, 2, large)
@@ -191,7 +191,7 @@ def test_a_peer_that_has_left_ends_the_connection_once(
 ) -> None:
     ours, theirs = pair
     events = Events(loop)
-    connection = Connection(1, ours, loop, events)
+    connection = GatewayConnection(1, ours, loop, events)
     theirs.close()
     connection.send(b"x" * 10)
     connection.send(b"x" * 10)

@@ -25,7 +25,7 @@ class ConnectionEvents(Protocol):
     def closed(self, connection: int) -> None: ...
 
 
-class Connection:
+class GatewayConnection:
     """One connection, of a gateway or of a program that looks whether a keeper answers."""
 
     def __init__(self, number: int, peer: socket.socket, loop: KeeperLoop, events: ConnectionEvents) -> None:

@@ -20,7 +20,7 @@ from typing import assert_never
 from fairlead.keeper import address, children
 from fairlead.keeper import effects as do
 from fairlead.keeper.children import Child
-from fairlead.keeper.connections import Connection, Listener
+from fairlead.keeper.connections import GatewayConnection, Listener
 from fairlead.keeper.frames import Frame, MalformedFrame
 from fairlead.keeper.log import KeeperLog
 from fairlead.keeper.loop import KeeperLoop, LoopTimer
@@ -38,7 +38,7 @@ class Daemon:
         self._socket_file = os.stat(address.NAME, dir_fd=folder)
         self._timers: dict[tuple[str, int], LoopTimer] = {}
         self._children: dict[int, Child] = {}
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, GatewayConnection] = {}
         self._waiting: deque[do.Effect] = deque()
         self._performing = False
         self._count = 0
@@ -59,7 +59,7 @@ class Daemon:
 
     def _accepted(self, peer: socket.socket) -> None:
         self._count += 1
-        self._connections[self._count] = Connection(self._count, peer, self._loop, self)
+        self._connections[self._count] = GatewayConnection(self._count, peer, self._loop, self)
 
     def _refused(self) -> None:
         self._log.write("a connection of another user is refused")
