@@ -34,8 +34,8 @@ async def texts(
     await opened.close()
 
 
-async def sessions(texts: SqliteTranscriptTexts, words: str, **more: int) -> list[str]:
-    return [hit.session for hit in await texts.search(words, 10, **more)]
+async def sessions(texts: SqliteTranscriptTexts, words: str) -> list[str]:
+    return [hit.session for hit in await texts.search(words, 10)]
 
 
 async def test_every_word_is_found_messages_before_tools(texts: SqliteTranscriptTexts) -> None:
