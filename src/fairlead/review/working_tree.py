@@ -4,7 +4,6 @@ No hook, filter or signing program of the repository runs: the commands that tou
 configuration, the others move references only. A file that a filter would convert is therefore left to the agent.
 """
 
-import asyncio
 import os
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
@@ -13,7 +12,8 @@ from fairlead.model.errors import BadRequest, Busy, RequestRejected
 from fairlead.review import formats
 from fairlead.review.api import CommitMade, GitState
 from fairlead.review.comparison import tree_name
-from fairlead.review.private_repository import GitFailed, PrivateRepository
+from fairlead.review.private_repository import UNTRACKED, GitFailed, PrivateRepository
+from fairlead.system.tasks import all_of
 
 T = TypeVar("T")
 
@@ -39,10 +39,10 @@ async def index_state(repository: PrivateRepository) -> IndexState:
     most = 32 << 20
     tree = tree_name(await repository.head_tree())
     quiet = ("-z", "--name-only", "--ignore-submodules=dirty")
-    found = await asyncio.gather(
+    found = await all_of(
         repository.git("diff-index", "--cached", *quiet, tree, most=most, own_index=False),
         repository.git("diff-files", *quiet, most=most, own_index=False),
-        repository.git("ls-files", "-o", "--exclude-standard", "-z", most=most, own_index=False),
+        repository.git(*UNTRACKED, most=most, own_index=False),
     )
     return IndexState(*({path.rstrip(b"/") for path in formats.names(data)} for data in found))
 
