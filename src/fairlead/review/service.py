@@ -127,10 +127,11 @@ class ReviewService:
                 raise NotFound("turn with a snapshot", action.base)
             before, after = mark.begin, mark.end or now
         wanted = msgspec.structs.replace(action, before=before, after=after)
-        compared = await self._compare((action.session, before, after), repository)
-        page, git = await all_of(
-            self._page(repository, wanted, compared), working_tree.git_state(repository, len(compared.state.staged))
+        compared, git = await all_of(
+            self._compare((action.session, before, after), repository), working_tree.git_state(repository)
         )
+        git = msgspec.structs.replace(git, staged=len(compared.state.staged))
+        page = await self._page(repository, wanted, compared)
         turns = tuple(
             api.TurnChanges(
                 turn=mark.turn, at=mark.at, prompt=mark.prompt, changed=mark.end != mark.begin, running=not mark.end

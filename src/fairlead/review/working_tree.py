@@ -47,7 +47,8 @@ async def index_state(repository: PrivateRepository) -> IndexState:
     return IndexState(*({path.rstrip(b"/") for path in formats.names(data)} for data in found))
 
 
-async def git_state(repository: PrivateRepository, staged: int) -> GitState:
+async def git_state(repository: PrivateRepository) -> GitState:
+    """The branch and its last commit; `staged` is not counted."""
     user = repository.user
     name = (await repository.users_git("symbolic-ref", "--quiet", "HEAD", check=False)).decode(errors="replace").strip()
     found = (await repository.users_git("for-each-ref", f"--format={_AHEAD}", name) if name else b"").rstrip(b"\n")
@@ -64,7 +65,6 @@ async def git_state(repository: PrivateRepository, staged: int) -> GitState:
         upstream=upstream,
         ahead=counts.get("ahead", 0),
         behind=counts.get("behind", 0),
-        staged=staged,
         merging=_merging(user.git_dir),
         worktree_of=main,
     )
@@ -113,7 +113,7 @@ async def restore(repository: PrivateRepository, tree: str, paths: Sequence[byte
 async def commit(repository: PrivateRepository, message: str) -> CommitMade:
     if not message.strip():
         raise BadRequest("A commit needs a message.")
-    state = await git_state(repository, 0)
+    state = await git_state(repository)
     if state.merging:
         raise Busy("A merge or rebase is under way in this repository: let the agent finish it first.")
     tree = (await _changing(repository.git("write-tree", own_index=False, write=True))).decode().strip()

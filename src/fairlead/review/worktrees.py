@@ -142,7 +142,7 @@ class Worktrees:
         async with self._making:
             ours = await self._commit(main, f"refs/heads/{state.into}")
             theirs = await self._commit(main, f"refs/heads/{state.branch}")
-            if (await working_tree.git_state(main, 0)).merging:
+            if (await working_tree.git_state(main)).merging:
                 raise Busy("A merge or rebase is under way in the main folder: finish it first.")
             merged = await self._merged(main, ours, theirs, state)
             await self._check_out(main, state.into, ours, merged)
