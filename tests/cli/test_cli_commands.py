@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import CliGateway, Fairlead
+from review.repositories import git, repository
 
 
 def new_session(fairlead: Fairlead, prompt: str = "SCRIPT:text hello") -> str:
@@ -21,6 +22,20 @@ def test_run_prints_the_answer_and_exits_0(fairlead: Fairlead, gateway: CliGatew
     assert ran.code == 0
     assert ran.out.startswith("Hello from the scripted model. hello\n— completed")
     assert "session " in ran.err
+
+
+def test_run_in_a_worktree_of_a_branch(fairlead: Fairlead, gateway: CliGateway) -> None:
+    project = repository(gateway.project / "repository")
+    ran = fairlead("run", "--cwd", str(project), "--worktree", "fix/import", "--base", "main", "hello")
+    assert ran.code == 0, ran.err
+    tree = project / ".worktrees" / "fix-import"
+    assert str(tree) in ran.err
+    assert git(tree, "branch", "--show-current") == b"fix/import\n"
+    assert fairlead("run", "--base", "main", "hello").code == 2
+    assert fairlead("run", "--session", "x", "--worktree", "fix", "hello").code == 2
+    refused = fairlead("run", "--cwd", str(project), "--worktree", "no..branch", "hello")
+    assert refused.code != 0
+    assert "not a name for a branch" in refused.err
 
 
 def test_run_json_is_one_event_a_line_from_the_first_to_the_end_of_the_turn(

@@ -1,18 +1,29 @@
 """The review and worktrees over REST on a whole gateway: the turns of a real session, two users, scopes."""
 
+import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from browser.chromium import eventually
 from fairlead import wiring
 from fairlead.config import Config
 from local_http import local_client
+from patience import PATIENCE
 from review.repositories import SETTINGS, git, repository
 
 pytestmark = pytest.mark.process
+T = TypeVar("T")
+
+
+async def eventually(look: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
+    """Look until the result fits, and return it."""
+    async with asyncio.timeout(PATIENCE):
+        while not holds(seen := await look()):
+            await asyncio.sleep(0.05)
+    return seen
 
 
 async def test_a_session_of_another_user_has_no_changes_to_see(tmp_path: Path) -> None:

@@ -206,3 +206,17 @@ async def test_only_a_registered_worktree_has_a_main_folder(place: Place, worktr
     claim.mkdir()
     (claim / ".git").write_text((Path(path) / ".git").read_text())
     assert worktrees.main_folder(str(claim)) == "", "it only claims to be one"
+
+
+async def test_a_worktree_is_no_change_of_its_repository_and_nothing_of_it_when_it_is_gone(
+    place: Place, worktrees: Worktrees
+) -> None:
+    await place.begin()
+    path = await worktrees.open(str(place.project), "feature")
+    assert (await place.changes()).files == (await place.changes("commit")).files == ()
+    place.session.cwd = Path(path)
+    await place.changes()
+    (Path(path) / "new.txt").write_text("work\n")
+    assert [file.path for file in (await place.changes()).files] == ["new.txt"]
+    await worktrees.remove(path, force=True)
+    assert (await place.changes()).source == "log", "not the changes of the folder above"

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from fairlead.system.tasks import TaskSet
+from fairlead.system.tasks import TaskSet, all_of
+from patience import settled
 
 
 async def fail() -> None:
@@ -34,3 +35,24 @@ async def test_closing_cancels_the_tasks_and_waits_for_them() -> None:
     await tasks.close()
     assert cleaned.is_set() and task.cancelled()
     await tasks.close()
+
+
+async def test_work_that_runs_together_ends_together() -> None:
+    ended = asyncio.Event()
+
+    async def slow() -> str:
+        await settled()
+        ended.set()
+        return "slow"
+
+    async def failing() -> str:
+        raise ValueError("at once")
+
+    async def quick() -> int:
+        return 1
+
+    assert await all_of(slow(), quick()) == ("slow", 1)
+    ended.clear()
+    with pytest.raises(ValueError, match="at once"):
+        await all_of(failing(), slow(), quick())
+    assert ended.is_set(), "nothing is left running"

@@ -25,6 +25,7 @@ from fairlead.system import git
 from fairlead.system.readable_paths import Repository
 from fairlead.system.regular_files import open_regular
 from fairlead.system.sandbox import Sandbox
+from fairlead.system.tasks import all_of
 
 MARKER: Final = b"fairlead: this file is not in the snapshot"
 """Begins the text that stands in a snapshot for a file that is too large or cannot be read."""
@@ -37,6 +38,9 @@ SESSION_BYTES: Final = 1 << 30
 SNAPSHOT_FILES: Final = 50_000
 PACKED: Final = 300
 """From this number of files on they are stored in one pack: that takes half the time of as many single files."""
+WORKTREES: Final = ".worktrees"
+"""The folder of a repository's worktrees, in the folder of the repository."""
+UNTRACKED: Final = ("ls-files", "-o", "--exclude-standard", f"--exclude=/{WORKTREES}/", "-z")
 _COPIED: Final = ("core.filemode", "core.symlinks", "core.ignorecase", "core.autocrlf", "core.eol", "core.excludesfile")
 """The settings of a repository that decide how its files are compared. None of them names a program."""
 _OBJECTS: Final = "objects"
@@ -158,9 +162,9 @@ class PrivateRepository:
 
     async def snapshot(self) -> str:
         """Store the working tree as it is now; return the hash of its tree. Ignored files are not part of it."""
-        outputs = await asyncio.gather(
+        outputs = await all_of(
             self.git("diff-files", "--name-only", "-z", "--ignore-submodules=dirty", most=32 << 20),
-            self.git("ls-files", "-o", "--exclude-standard", "-z", most=32 << 20),
+            self.git(*UNTRACKED, most=32 << 20),
         )
         changed, untracked = map(formats.names, outputs)
         if len(changed) + len(untracked) > SNAPSHOT_FILES:

@@ -29,7 +29,7 @@ from fairlead.review.private_repository import PrivateRepository
 from fairlead.review.snapshots import SessionMarks, Snapshots
 from fairlead.sessions.api.workspace import NotRepository
 from fairlead.system.readable_paths import ReadablePaths
-from fairlead.system.tasks import TaskSet
+from fairlead.system.tasks import TaskSet, all_of
 
 MOST_FILES = 1000
 """Files that one request may change."""
@@ -127,10 +127,11 @@ class ReviewService:
                 raise NotFound("turn with a snapshot", action.base)
             before, after = mark.begin, mark.end or now
         wanted = msgspec.structs.replace(action, before=before, after=after)
-        compared = await self._compare((action.session, before, after), repository)
-        page, git = await asyncio.gather(
-            self._page(repository, wanted, compared), working_tree.git_state(repository, len(compared.state.staged))
+        compared, git = await all_of(
+            self._compare((action.session, before, after), repository), working_tree.git_state(repository)
         )
+        git = msgspec.structs.replace(git, staged=len(compared.state.staged))
+        page = await self._page(repository, wanted, compared)
         turns = tuple(
             api.TurnChanges(
                 turn=mark.turn, at=mark.at, prompt=mark.prompt, changed=mark.end != mark.begin, running=not mark.end
@@ -141,9 +142,7 @@ class ReviewService:
 
     async def _compare(self, name: tuple[str, str, str], repository: PrivateRepository) -> "_Compared":
         """Compare two trees, and keep the result for the following pages."""
-        changes, state = await asyncio.gather(
-            changed_files(repository, name[1], name[2]), working_tree.index_state(repository)
-        )
+        changes, state = await all_of(changed_files(repository, name[1], name[2]), working_tree.index_state(repository))
         allows = self._rule(repository)
         shown = [change for change in changes if allows(change.path) and allows(change.old_path)]
         self._lists.pop(name, None)

@@ -5,6 +5,7 @@ They are in the data folder, one private repository per session. The user's repo
 
 import asyncio
 import logging
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -179,7 +180,8 @@ class Snapshots:
         return known
 
     def _located(self, cwd: str) -> Repository | None:
-        return self._find(cwd) if git.installed() else None
+        # A folder that is gone, such as a removed worktree, may have been inside of another repository.
+        return self._find(cwd) if git.installed() and os.path.isdir(cwd) else None
 
     async def _create(self, tracked: _Tracked) -> None:
         if not tracked.created:

@@ -4,7 +4,6 @@ No hook, filter or signing program of the repository runs: the commands that tou
 configuration, the others move references only. A file that a filter would convert is therefore left to the agent.
 """
 
-import asyncio
 import os
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
@@ -13,7 +12,8 @@ from fairlead.model.errors import BadRequest, Busy, RequestRejected
 from fairlead.review import formats
 from fairlead.review.api import CommitMade, GitState
 from fairlead.review.comparison import tree_name
-from fairlead.review.private_repository import GitFailed, PrivateRepository
+from fairlead.review.private_repository import UNTRACKED, GitFailed, PrivateRepository
+from fairlead.system.tasks import all_of
 
 T = TypeVar("T")
 
@@ -39,15 +39,16 @@ async def index_state(repository: PrivateRepository) -> IndexState:
     most = 32 << 20
     tree = tree_name(await repository.head_tree())
     quiet = ("-z", "--name-only", "--ignore-submodules=dirty")
-    found = await asyncio.gather(
+    found = await all_of(
         repository.git("diff-index", "--cached", *quiet, tree, most=most, own_index=False),
         repository.git("diff-files", *quiet, most=most, own_index=False),
-        repository.git("ls-files", "-o", "--exclude-standard", "-z", most=most, own_index=False),
+        repository.git(*UNTRACKED, most=most, own_index=False),
     )
     return IndexState(*({path.rstrip(b"/") for path in formats.names(data)} for data in found))
 
 
-async def git_state(repository: PrivateRepository, staged: int) -> GitState:
+async def git_state(repository: PrivateRepository) -> GitState:
+    """The branch and its last commit; `staged` is not counted."""
     user = repository.user
     name = (await repository.users_git("symbolic-ref", "--quiet", "HEAD", check=False)).decode(errors="replace").strip()
     found = (await repository.users_git("for-each-ref", f"--format={_AHEAD}", name) if name else b"").rstrip(b"\n")
@@ -64,7 +65,6 @@ async def git_state(repository: PrivateRepository, staged: int) -> GitState:
         upstream=upstream,
         ahead=counts.get("ahead", 0),
         behind=counts.get("behind", 0),
-        staged=staged,
         merging=_merging(user.git_dir),
         worktree_of=main,
     )
@@ -113,7 +113,7 @@ async def restore(repository: PrivateRepository, tree: str, paths: Sequence[byte
 async def commit(repository: PrivateRepository, message: str) -> CommitMade:
     if not message.strip():
         raise BadRequest("A commit needs a message.")
-    state = await git_state(repository, 0)
+    state = await git_state(repository)
     if state.merging:
         raise Busy("A merge or rebase is under way in this repository: let the agent finish it first.")
     tree = (await _changing(repository.git("write-tree", own_index=False, write=True))).decode().strip()

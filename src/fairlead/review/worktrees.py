@@ -18,15 +18,13 @@ from fairlead.model.errors import BadRequest, Busy, NotFound, RequestRejected, U
 from fairlead.review import formats, working_tree
 from fairlead.review.api import WorktreeState, WorktreeView
 from fairlead.review.comparison import changed_files
-from fairlead.review.private_repository import GitAccess, GitFailed, PrivateRepository
+from fairlead.review.private_repository import WORKTREES, GitAccess, GitFailed, PrivateRepository
 from fairlead.sessions.api.workspace import NotRepository
 from fairlead.system.readable_paths import ReadablePaths, Repository
 
-FOLDER: Final = ".worktrees"
-"""In the folder of a repository."""
 SCRATCH: Final = "worktrees"
 """In the data folder: the configurations and indexes with which git works on worktrees."""
-_EXCLUDED: Final = f"/{FOLDER}/"
+_EXCLUDED: Final = f"/{WORKTREES}/"
 _BRANCH: Final = re.compile(r"(?!-)[^\x00-\x20\x7f~^:?*\[\\]{1,200}")
 _NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _CHECKOUT_SECONDS: Final = 300.0
@@ -89,7 +87,7 @@ class Worktrees:
         commit = found.decode().strip()
         if not commit:
             raise NotFound("commit", base) if base else BadRequest("A worktree needs a first commit in its repository.")
-        path = os.path.join(main.user.top, FOLDER, _NAME.sub("-", branch).strip("-.") or "worktree")
+        path = os.path.join(main.user.top, WORKTREES, _NAME.sub("-", branch).strip("-.") or "worktree")
         await asyncio.to_thread(_prepare, main.user, path)
         new = () if exists else ("-b", branch)
         named = branch if exists else commit
@@ -144,7 +142,7 @@ class Worktrees:
         async with self._making:
             ours = await self._commit(main, f"refs/heads/{state.into}")
             theirs = await self._commit(main, f"refs/heads/{state.branch}")
-            if (await working_tree.git_state(main, 0)).merging:
+            if (await working_tree.git_state(main)).merging:
                 raise Busy("A merge or rebase is under way in the main folder: finish it first.")
             merged = await self._merged(main, ours, theirs, state)
             await self._check_out(main, state.into, ours, merged)

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
+U = TypeVar("U")
+V = TypeVar("V")
 
 _log = logging.getLogger("fairlead.system")
 
@@ -52,6 +54,20 @@ class TaskSet:
         """Cancel the tasks, and wait for their end."""
         self.cancel()
         await self.wait()
+
+
+@overload
+async def all_of(first: Awaitable[T], second: Awaitable[U], /) -> tuple[T, U]: ...
+@overload
+async def all_of(first: Awaitable[T], second: Awaitable[U], third: Awaitable[V], /) -> tuple[T, U, V]: ...
+async def all_of(*work: Awaitable[Any]) -> tuple[Any, ...]:
+    """Return the results of work that runs together; raise the first error when all of it has ended: nothing is left
+    running behind the caller."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return tuple(results)
 
 
 async def run_until(work: Awaitable[T], *ends: Awaitable[Any]) -> "asyncio.Future[T]":
