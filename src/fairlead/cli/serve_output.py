@@ -1,4 +1,4 @@
-"""What `fairlead serve` prints on standard error in addition to its log: text for a person, or JSON lines like the log's."""
+"""What `fairlead serve` prints on standard error in addition to its log: text for a person, or lines of JSON."""
 
 import logging
 import os
