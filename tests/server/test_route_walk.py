@@ -30,7 +30,13 @@ SIGNING_IN = {
     "POST /api/auth/login",
     "POST /api/auth/register",
 }
-PUBLIC = {"GET /health", "POST /v1/login", *SHELL, *(name.replace("/", "/claudecodeui/", 1) for name in SIGNING_IN)}
+PUBLIC = {
+    "GET /health",
+    "GET /health/ready",
+    "POST /v1/login",
+    *SHELL,
+    *(name.replace("/", "/claudecodeui/", 1) for name in SIGNING_IN),
+}
 """All public routes by name. A new public route must be added here."""
 
 OPEN = {re.sub(r"\{[^}]*\}", SESSION, named) for named in PUBLIC}

@@ -59,10 +59,10 @@ def _of_command(command: cmd.Command, *, text: bool) -> tuple[str, dict[str, Any
             return "session.create", {"cwd": cwd, "agent": agent, "resume": resume, **_settings(settings)}, False
         case cmd.Send() | cmd.Steer():
             action = "prompt" if isinstance(command, cmd.Send) else "steer"
-            said = "\n".join(block.text for block in command.content if isinstance(block, TextBlock))
-            shown = {"text": said[:LONGEST_TEXT]} if text else {}
+            text_sent = "\n".join(block.text for block in command.content if isinstance(block, TextBlock))
+            shown = {"text": text_sent[:LONGEST_TEXT]} if text else {}
             blocks = len(command.content)
-            return action, {"message": command.message, "characters": len(said), "blocks": blocks, **shown}, False
+            return action, {"message": command.message, "characters": len(text_sent), "blocks": blocks, **shown}, False
         case cmd.AnswerPermission(request=request, behavior=behavior, remember=remember):
             changed = {"changed_input": command.updated_input is not None, "interrupt": command.interrupt}
             answer = {"request": request, "decision": behavior, "remember": list(remember), **changed}

@@ -35,7 +35,7 @@ def audit_files(folder: Path) -> list[Path]:
 
 
 def read_head(data: Path) -> AuditHead | None:
-    """The head that was kept beside the log; None if no entry was ever written. Raises Damaged."""
+    """The head that is stored outside the log; None if no entry was ever written. Raises Damaged."""
     path = data / HEAD
     try:
         text = path.read_bytes().strip()

@@ -1,4 +1,4 @@
-"""What `fairlead serve` prints on standard error beside its log: text for a person, or lines of the log's JSON form."""
+"""What `fairlead serve` prints on standard error in addition to its log: text for a person, or lines of JSON."""
 
 import logging
 import os

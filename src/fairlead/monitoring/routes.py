@@ -9,8 +9,8 @@ from fairlead.monitoring.metrics import CONTENT_TYPE
 
 
 def own_routes(version: str, served: Sequence[str]) -> ClientProtocol:
-    """Build the routes. `version` is empty on a door: a front end would take it for its server's, and a door has no
-    metrics."""
+    """Build the routes. `version` is empty on a door: a front end would take it for its server's, and a door
+    has only `/health`."""
     info = {"status": "ok", **({"version": version} if version else {}), "protocols": list(served)}
     routes = Routes()
 
@@ -18,16 +18,16 @@ def own_routes(version: str, served: Sequence[str]) -> ClientProtocol:
     def health(request: Request) -> Response:
         return json_response(info)
 
-    @routes.get("/health/ready", "public", "ready", body_limit=0)
-    def ready(request: Request) -> Steps:
-        report = yield from do(ReadHealth())
-        # Strangers learn which check fails, and no details.
-        failing = [check.name for check in report.checks if check.level == "bad"]
-        if report.ready:
-            return json_response({"status": "ready"})
-        return json_response({"status": "not ready", "failing": failing}, 503)
-
     if version:
+
+        @routes.get("/health/ready", "public", "ready", body_limit=0)
+        def ready(request: Request) -> Steps:
+            report = yield from do(ReadHealth())
+            # Strangers learn which check fails, and no details.
+            failing = [check.name for check in report.checks if check.level == "bad"]
+            if report.ready:
+                return json_response({"status": "ready"})
+            return json_response({"status": "not ready", "failing": failing}, 503)
 
         @routes.get("/metrics", "metrics", "metrics", body_limit=0)
         def metrics(request: Request) -> Steps:

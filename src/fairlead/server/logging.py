@@ -89,7 +89,7 @@ def configure_logging(
 
 
 def _capture_stray_lines() -> None:
-    """Log what Python would print by itself: warnings, and errors that nobody caught."""
+    """Log what Python would print by itself: warnings, and uncaught errors."""
     stray = logging.getLogger("fairlead.stray")
     logging.captureWarnings(True)
 

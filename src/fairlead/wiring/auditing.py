@@ -1,4 +1,4 @@
-"""The audit log of a gateway: opened with the store, told of starts, stops, sign-ins and refused credentials."""
+"""The audit log of a gateway: opened with the store; records starts, stops, sign-ins and refused credentials."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""An older database, before it is migrated: a complete backup beside it, or a refusal."""
+"""An older database, before it is migrated: a complete backup in the same folder, or a refusal."""
 
 import logging
 from datetime import UTC, datetime
