@@ -35,7 +35,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 async def nodes(folder: Path, servers: NatsServers) -> AsyncIterator[tuple[GatewayInfo, GatewayInfo]]:
     async with gateway(folder, "home", servers) as home, gateway(folder, "other", servers) as other:
-        await known(other, "home")
         yield home, other
 
 
@@ -52,6 +51,7 @@ async def home_of(harness: GatewayHarness) -> str:
 
 
 async def test_clients_of_every_protocol_answer_on_the_other_node(other: GatewayHarness) -> None:
+    await known(other.gateway, "home")
     await other.open()
     assert await home_of(other) == "home", "it is placed where its folder is"
     requests: list[str] = []
@@ -62,13 +62,13 @@ async def test_clients_of_every_protocol_answer_on_the_other_node(other: Gateway
 
 
 async def test_clients_of_every_protocol_send_on_the_other_node(other: GatewayHarness) -> None:
-    await other.open()
+    await other.open(node="home")
     async with all_clients(other) as clients:
         await each_sends_a_prompt(other, clients)
 
 
 async def test_a_turn_is_interrupted_from_the_other_node(other: GatewayHarness) -> None:
-    await other.open()
+    await other.open(node="home")
     await other.send("SCRIPT:slow 4000")
     await other.until("text.delta")
     await other.do("interrupt")
@@ -78,7 +78,7 @@ async def test_a_turn_is_interrupted_from_the_other_node(other: GatewayHarness) 
 async def test_a_cursor_of_one_node_continues_on_the_other(
     folder: Path, nodes: tuple[GatewayInfo, GatewayInfo], other: GatewayHarness
 ) -> None:
-    await other.open()
+    await other.open(node="home")
     await other.turn("SCRIPT:text one")
     last = other.events[-1]
     async with client_of(nodes[0], folder / "home" / "project") as here:

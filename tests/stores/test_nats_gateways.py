@@ -56,8 +56,12 @@ async def test_two_gateways_show_each_others_sessions(tmp_path: Path) -> None:
                     await asyncio.sleep(0.05)
                 assert (listed[0]["session"], listed[0]["node"]) == (session, "a")
                 page = f"/sessions/{session}/events?limit=1000"
-                while (here := await call(client, b, page)) != await call(client, a, page):
+                # Until the turn has ended: before that, deltas are removed again.
+                here = await call(client, b, page)
+                while not any(event["type"] == "turn.ended" for event in here["events"]):
                     await asyncio.sleep(0.05)
+                    here = await call(client, b, page)
+                assert here["events"] == (await call(client, a, page))["events"][: len(here["events"])]
                 while not (hits := (await call(client, b, "/search?q=hello"))["hits"]):
                     await asyncio.sleep(0.05)
                 assert {hit["session"] for hit in hits} == {session}

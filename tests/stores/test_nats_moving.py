@@ -221,16 +221,16 @@ async def test_nodes_are_compared_log_by_log(tmp_path: Path, address: Address) -
         lease, _, head = await one.claim(session)
         await one.append(lease, batch(1, 2), head)
         await two.caught_up(session)
-    verdict = await verify(address, OPTIONS)
-    assert (verdict.nodes, verdict.silent, verdict.different) == ({"one": 3, "two": 3}, {}, {})
+    comparison = await verify(address, OPTIONS)
+    assert (comparison.nodes, comparison.silent, comparison.different) == ({"one": 3, "two": 3}, {}, {})
     await two._writer.do(lambda db: db.execute("update entries set event = '{}' where seq = 2 and log = 1").rowcount)
-    verdict = await verify(address, OPTIONS)
-    assert list(verdict.different) == [sessions[0]]
+    comparison = await verify(address, OPTIONS)
+    assert list(comparison.different) == [sessions[0]]
     await two.presence.close(goodbye=False)
     two.presence._task = None
     await two.close()
-    verdict = await verify(address, OPTIONS)
-    assert (verdict.nodes, list(verdict.silent)) == ({"one": 3}, ["two"])
+    comparison = await verify(address, OPTIONS)
+    assert (comparison.nodes, list(comparison.silent)) == ({"one": 3}, ["two"])
     await one.close()
 
 

@@ -31,6 +31,7 @@ export interface Summary {
   branch: string;
   owner: string;
   shared: string[];
+  node?: string; // the gateway that has the session's files, where there are several
 }
 
 export interface Settings {

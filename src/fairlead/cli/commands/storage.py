@@ -98,20 +98,22 @@ def verify(
     address, options = _target(store, creds, key, None, config)
     from fairlead.stores.nats.verifying import verify as do_verify
 
-    verdict = run_async(do_verify(address, options))
-    for name, problem in verdict.silent.items():
+    comparison = run_async(do_verify(address, options))
+    for name, problem in comparison.silent.items():
         hint(f"{name} does not answer: {problem}")
-    if verdict.different and not context.json:
-        for session, logs in verdict.different.items():
+    if comparison.different and not context.json:
+        for session, logs in comparison.different.items():
             there = ", ".join(
                 f"{name}: {'none' if log is None else f'{log.count} entries up to {log.head}'}"
                 for name, log in logs.items()
             )
             hint(f"{session} differs. {there}")
-    context.print_result(verdict, f"{len(verdict.nodes)} gateways compared, {len(verdict.different)} sessions differ.")
-    if verdict.different:
+    context.print_result(
+        comparison, f"{len(comparison.nodes)} gateways compared, {len(comparison.different)} sessions differ."
+    )
+    if comparison.different:
         raise CommandFailed("Sessions differ: repeat it, since some may have been written to at that moment.")
-    if not verdict.nodes:
+    if not comparison.nodes:
         raise CommandFailed("No gateway of the cell answers: start one, and another to compare it with.")
 
 

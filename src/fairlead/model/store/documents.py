@@ -28,7 +28,7 @@ class Documents(Protocol):
         """Put the value unless the key exists; exactly one of many callers gets True."""
 
     async def swap(self, space: str, key: str, value: Any | None, expected: Any | None) -> bool:
-        """Put the value (None: delete) if the document is still `expected`, as it was read (None: there is none).
+        """Put the value (None: delete) if the document is still `expected`, as it was read (None: it does not exist).
         Exactly one of many callers that read the same gets True. A time to live ends with it."""
 
     async def delete(self, space: str, key: str) -> bool:

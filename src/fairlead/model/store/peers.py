@@ -76,7 +76,7 @@ class Peers(Protocol):
         """All known nodes by name, with this one."""
 
     def lives(self, node: str) -> bool:
-        """False only if this node may judge and has not heard `node` for the whole lease, or `node` said goodbye."""
+        """False only if this node may judge and has not heard `node` for the whole lease, or `node` has stopped."""
 
     def leads(self) -> bool:
         """Whether this node does the work that one node does for all. Two nodes may believe so for a while: each
@@ -89,7 +89,7 @@ class Peers(Protocol):
         """Call `heard` when a node comes or goes, or `suspended` changes."""
 
     async def ask(self, node: str, topic: str, body: bytes, timeout_s: float = 20.0) -> bytes:
-        """NodeAway if nobody answers there; Unavailable without an answer in time: the outcome is unknown."""
+        """NodeAway if that node does not listen; Unavailable without an answer in time: the outcome is unknown."""
 
     def serve(self, topic: str, handler: Handler) -> Stop: ...
 
@@ -99,7 +99,7 @@ class Peers(Protocol):
     def hear(self, topic: str, heard: Heard) -> Stop: ...
 
     async def dial(self, node: str, topic: str, hello: bytes) -> Channel:
-        """Open a channel. NodeAway if nobody accepts there."""
+        """Open a channel. NodeAway if that node does not accept it."""
 
     def accept(self, topic: str, accepted: Accept) -> Stop: ...
 

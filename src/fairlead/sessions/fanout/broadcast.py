@@ -33,7 +33,7 @@ Read = Callable[[SessionId], Awaitable[Summary | None]]
 class ChannelSubscriber:
     """One socket's membership in a channel. Implements `model.web.broadcast.ChannelSubscription`."""
 
-    def __init__(self, channel: "Channel", who: Identity, sink: Sink) -> None:
+    def __init__(self, channel: "ListChannel", who: Identity, sink: Sink) -> None:
         self._channel = channel
         self.who = who
         self._sink = sink
@@ -55,7 +55,7 @@ class ChannelSubscriber:
         self._channel.leave(self)
 
 
-class Channel:
+class ListChannel:
     """The channel of one protocol. It listens for session changes while it has members."""
 
     def __init__(self, codec: SessionListCodec, changes: SessionChanges, read: Read) -> None:
@@ -108,14 +108,14 @@ class Broadcasts:
     def __init__(self, changes: SessionChanges, read: Read) -> None:
         self._changes = changes
         self._read = read
-        self._channels: dict[str, Channel] = {}
+        self._channels: dict[str, ListChannel] = {}
 
     def handlers(self) -> ServiceHandlers:
         return {JoinChannel: self._enter, Broadcast: self._broadcast}
 
     async def _enter(self, who: Identity, action: JoinChannel) -> BroadcastChannel:
         require_scope(who, "view")
-        channel = self._channels.setdefault(action.codec.key, Channel(action.codec, self._changes, self._read))
+        channel = self._channels.setdefault(action.codec.key, ListChannel(action.codec, self._changes, self._read))
         return partial(channel.enter, who)
 
     async def _broadcast(self, who: Identity, action: Broadcast) -> int:

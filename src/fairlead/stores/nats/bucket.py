@@ -90,7 +90,7 @@ class Bucket:
         await self._writer.do(sweep)
 
     def revision(self, *key: str) -> int:
-        """The sequence of the key's last message here; 0 if there is none. Read it before the value: then a change in
+        """The sequence of the key's last message here; 0 without one. Read it before the value: then a change in
         between makes the condition fail."""
         return self._revisions.get(key, 0)
 

@@ -125,7 +125,7 @@ class JetStream:
         return int(found["state"]["last_seq"])
 
     async def last_of(self, stream: str, subject: str) -> StoredMessage | None:
-        """The last message of a subject, as the stream's leader has it; None if there is none."""
+        """The last message of a subject, as the stream's leader has it; None without one."""
         found = await self.call(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
         if "message" not in found:
             if found.get("error", {}).get("code") == 404:

@@ -35,7 +35,7 @@ class Leases:
         self._heard[node] = now
 
     def gone(self, node: str) -> None:
-        """A node said goodbye, or was removed by a person."""
+        """A node has stopped, or was removed by a person."""
         self._heard.pop(node, None)
 
     def renewed(self, sent: float) -> None:

@@ -201,9 +201,9 @@ class _Mover:
             value = msgspec.json.encode(resources.ItemValue(0, data.encode()))
             yield KeyWrite((resources.ITEM, kind, id), value)
         oldest = now - resources.FEED_TTL_S * 1000
-        for seq, at, told in self._db.execute("select seq, at, told from feed order by seq").fetchall():
+        for seq, at, item in self._db.execute("select seq, at, told from feed order by seq").fetchall():
             if at > oldest:
-                entry = msgspec.json.encode(resources.FeedValue(at, msgspec.Raw(told.encode())))
+                entry = msgspec.json.encode(resources.FeedValue(at, msgspec.Raw(item.encode())))
                 # The key is the same if the move is repeated.
                 ttl = max(resources.FEED_TTL_S - (now - at) / 1000, TOMBSTONE_S / 24)
                 yield KeyWrite((resources.FEED, f"{self._node}-{seq}"), entry, ttl_s=ttl)

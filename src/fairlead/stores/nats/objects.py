@@ -63,7 +63,7 @@ class Objects:
                 problem = str(found["error"].get("description"))
             except TRANSIENT as error:
                 problem = str(error) or type(error).__name__
-            if asyncio.get_running_loop().time() > until:
+            if self._js.client.is_closed or asyncio.get_running_loop().time() > until:
                 raise Unavailable(f"A large record cannot be stored ({problem}): repeating is safe.")
             await asyncio.sleep(PAUSE_S)
 
@@ -76,6 +76,6 @@ class Objects:
                 found = await self._js.last_of(self._names.object_stream, subject)
                 return None if found is None else (found.body, int(found.headers[PART].partition("/")[2]))
             except TRANSIENT as error:
-                if asyncio.get_running_loop().time() > until:
+                if self._js.client.is_closed or asyncio.get_running_loop().time() > until:
                     raise Unavailable(f"A large record cannot be read ({error}): repeat later.") from error
             await asyncio.sleep(PAUSE_S)

@@ -41,7 +41,7 @@ class Presence:
         self._heard_at: dict[str, int] = {}
         self._record = NodeRecord(run=uuid.uuid4().hex, since=clock.now_ms())
         self._listeners: list[Callable[[], None]] = []
-        self._told: tuple[Any, ...] = ()
+        self._notified: tuple[Any, ...] = ()
         self._task: asyncio.Task[None] | None = None
         self.on_twin: Callable[[str], None] = _log.error
         bucket.handle("node", self)
@@ -158,7 +158,7 @@ class Presence:
             self.suspended,
             tuple((name, record.run, self.lives(name)) for name, record in sorted(self._records.items())),
         )
-        if now != self._told:
-            self._told = now
+        if now != self._notified:
+            self._notified = now
             for heard in tuple(self._listeners):
                 heard()

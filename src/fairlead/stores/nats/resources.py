@@ -38,7 +38,7 @@ class FeedValue(msgspec.Struct, frozen=True, omit_defaults=True):
     """The value of an entry's key. An entry that is written again keeps its position: `seq` and `prev`."""
 
     at: int
-    told: msgspec.Raw
+    item: msgspec.Raw
     seq: int = 0
     prev: int = 0
 
@@ -179,7 +179,7 @@ class _Feed:
         if change.data is None:
             return None
         value = msgspec.json.decode(change.data, type=FeedValue)
-        seq, text = value.seq or change.seq, bytes(value.told).decode()
+        seq, text = value.seq or change.seq, bytes(value.item).decode()
         if db.execute("update feed set told = ? where seq = ?", (text, seq)).rowcount:
             return seq
         (before,) = db.execute("select max(seq) from feed where seq < ?", (seq,)).fetchone()

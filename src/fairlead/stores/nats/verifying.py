@@ -17,7 +17,7 @@ from fairlead.stores.nats.store import NatsOptions
 from fairlead.system.clock import SystemClock
 
 
-class Verdict(msgspec.Struct, kw_only=True):
+class NodeComparison(msgspec.Struct, kw_only=True):
     """`nodes`: those that answered, with the number of their logs; `silent`: those that did not; `different`: the
     sessions whose logs differ, with the nodes' digests."""
 
@@ -26,7 +26,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     different: dict[str, dict[str, LogDigest | None]] = {}
 
 
-async def verify(address: Address, options: NatsOptions) -> Verdict:
+async def verify(address: Address, options: NatsOptions) -> NodeComparison:
     """Ask every node for its digests, and compare them. Sessions that are being written to may differ for a moment."""
     clock = SystemClock()
     client = await connect(address, "fairlead storage verify", options.creds, options.patience_s or 30.0)
@@ -37,22 +37,22 @@ async def verify(address: Address, options: NatsOptions) -> Verdict:
         bucket = Bucket(js, js.names, None, clock)  # type: ignore[arg-type]  # it is not started
         peers = NatsPeers(client, js.names, name, options.key, Presence(bucket, name, clock, LeaseTimes()), clock)
         await peers.start()
-        verdict = Verdict()
+        comparison = NodeComparison()
         answers: dict[str, dict[str, LogDigest]] = {}
         for node in sorted(key_of(message.subject)[-1] for message in nodes if message.body):
             try:
                 answer = await peers.ask(node, DIGESTS, b"", timeout_s=600.0)
             except FairleadError as error:
-                verdict.silent[node] = error.message
+                comparison.silent[node] = error.message
                 continue
             logs = msgspec.msgpack.decode(answer, type=list[LogDigest])
             answers[node] = {log.session: log for log in logs}
-            verdict.nodes[node] = len(logs)
+            comparison.nodes[node] = len(logs)
         for session in sorted({session for logs in answers.values() for session in logs}):
             there = {node: logs.get(session) for node, logs in answers.items()}
             if len(set(there.values())) > 1:
-                verdict.different[session] = there
+                comparison.different[session] = there
         await peers.close()
-        return verdict
+        return comparison
     finally:
         await client.close()

@@ -21,8 +21,9 @@ import { Menu } from "../../parts/menu";
 import { toastError } from "../../parts/toast";
 import { Time } from "../../parts/time";
 import { Link, go } from "../../router";
-import { lastPart, money, oneLine, plain } from "../../state/text";
-import { branches, mainFolder, worktreeName } from "../../state/tree";
+import { rowFacts } from "../../state/row-facts";
+import { lastPart, oneLine, plain } from "../../state/text";
+import { branches, mainFolder } from "../../state/tree";
 import { may } from "../../wire/login";
 import { query } from "../../wire/rest";
 import type { Hit, Summary } from "../../wire/types";
@@ -285,17 +286,7 @@ export function stateOf(summary: Summary): { name: string; look: string } {
 
 function Row({ summary, current }: { summary: Summary; current: boolean }) {
   const state = stateOf(summary);
-  const facts = [
-    state.look === "waiting" ? "waiting for you" : state.look === "working" ? "working" : "",
-    summary.state === "transcript" ? "transcript" : "",
-    summary.archived ? "archived" : "",
-    summary.queued ? `${summary.queued} queued` : "",
-    oneLine(summary.branch, 40),
-    worktreeName(summary.cwd),
-    summary.parent ? "fork" : "",
-    summary.turns ? `${summary.turns} turn${summary.turns === 1 ? "" : "s"}` : "",
-    summary.cost_usd ? money(summary.cost_usd) : "",
-  ].filter(Boolean);
+  const facts = rowFacts(summary, state.look);
   return (
     <Link
       to={`/app/s/${summary.session}`}
