@@ -19,7 +19,7 @@ from fairlead.sessions.registry import Registry
 from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.sessions.transcripts.text_index import TranscriptTextIndex
-from fairlead.stores.sqlite.transcript_texts import SqliteTranscriptTexts
+from fairlead.stores.transcript_texts import SqliteTranscriptTexts
 from sessions.harness import ANN, CoreHarness
 
 FOUND = SessionId(WRITTEN)

@@ -9,8 +9,8 @@ import pytest
 from fairlead.model.errors import Unavailable
 from fairlead.model.ids import SessionId
 from fairlead.model.transcripts import FileMark, IndexedEvent
-from fairlead.stores.sqlite import transcript_texts
-from fairlead.stores.sqlite.transcript_texts import FILE, SqliteTranscriptTexts
+from fairlead.stores import transcript_texts
+from fairlead.stores.transcript_texts import FILE, SqliteTranscriptTexts
 
 ONE, TWO = SessionId("one"), SessionId("two")
 MARK = FileMark("/f", 3, 5)

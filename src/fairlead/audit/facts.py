@@ -23,7 +23,8 @@ from fairlead.model.web.sockets import Pause, RecallState
 from fairlead.monitoring.api import ReadHealth, ReadMetrics
 from fairlead.notifications.api import cognova, feed, resources, targets
 from fairlead.plugins import api as plugins
-from fairlead.sessions.api import folders, operation, preferences, read_state, transcripts, workspace
+from fairlead.review import api as review
+from fairlead.sessions.api import folders, nodes, operation, preferences, read_state, transcripts, workspace
 from fairlead.terminals import api as terminals
 from fairlead.transcripts import api as stored
 from fairlead.uploads import api as uploads
@@ -187,6 +188,12 @@ CALLS: Final[dict[type[ServiceCall[Any]], tuple[str, Callable[[Any], dict[str, A
     operation.StopGateway: ("gateway.stop_request", _fields("agents")),
     plugins.EnablePlugin: ("plugin.enable", _fields("name", "digest")),
     plugins.DisablePlugin: ("plugin.disable", _fields("name")),
+    review.StageFiles: ("review.stage", lambda call: {"files": len(call.keys), "staged": call.staged}),
+    review.CommitStaged: ("review.commit", lambda call: {}),
+    review.DiscardFiles: ("review.discard", lambda call: {"files": len(call.keys)}),
+    review.RestoreFiles: ("review.restore", lambda call: {"files": len(call.keys)}),
+    review.CloseWorktree: ("worktree.close", _fields("how", "force")),
+    nodes.AdoptSession: ("session.adopt", lambda call: {}),
 }
 """The action and the data of each service call that is recorded."""
 
@@ -216,6 +223,7 @@ NOT_RECORDED: Final[frozenset[type[ServiceCall[Any]]]] = frozenset(
         *(workspace.ReadTree, workspace.ReadFile, workspace.ReadGit, plugins.ListPlugins, plugins.ReadPluginFile),
         *(stored.LoadEntries, stored.ListTranscripts, uploads.ReadUpload, ListenToChanges, JoinChannel, Broadcast),
         *(RecallState, Pause, SendToStreams, ReadHealth, ReadMetrics),
+        *(review.ListChanges, review.ReadFileDiff, review.ListWorktrees, nodes.ListNodes),
         # The traffic of programs that a person has started, enabled or attached.
         *(stored.AppendEntries, plugins.JoinPlugin, plugins.CallPlugin, transcripts.AnnounceSession),
         # Short-lived forms of a credential that its holder has already.

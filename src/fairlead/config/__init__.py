@@ -15,18 +15,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from fairlead.config.tables import AgentConfig, DoorConfig, McpConfig, ProviderConfig
+from fairlead.config.variables import ENV_PREFIX, NOT_SETTINGS
 from fairlead.model.errors import BadRequest
 from fairlead.system.user_folders import absolute, default_data, default_file, home_of
-
-ENV_PREFIX = "FAIRLEAD_"
-# Variables that other parts of the program read: the first admin token, the address and name of a client, the access
-# of a session's agent.
-NOT_SETTINGS = frozenset(
-    {
-        *("FAIRLEAD_TOKEN", "FAIRLEAD_URL", "FAIRLEAD_CONFIG", "FAIRLEAD_CACHE", "FAIRLEAD_NO_SKIP"),
-        *("FAIRLEAD_SHIM", "FAIRLEAD_SESSION_TOKEN", "FAIRLEAD_SESSION_URL", "FAIRLEAD_PORTABLE"),
-    }
-)
 
 
 def _about(text: str, **limits: Any) -> msgspec.Meta:
@@ -397,19 +388,7 @@ def _convert(values: Mapping[str, Any], sources: Mapping[str, str]) -> Config:
     return msgspec.convert(dict(values), Config)
 
 
-__all__ = [
-    "AgentConfig",
-    "BadSetting",
-    "Config",
-    "DoorConfig",
-    "Loaded",
-    "McpConfig",
-    "ProviderConfig",
-    "default_data",
-    "default_file",
-    "default_of",
-    "describe",
-    "load",
-    "names",
-    "type_of",
-]
+__all__ = (
+    *("AgentConfig", "BadSetting", "Config", "DoorConfig", "Loaded", "McpConfig", "ProviderConfig"),
+    *("default_data", "default_file", "default_of", "describe", "load", "names", "type_of"),
+)

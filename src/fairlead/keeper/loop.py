@@ -1,4 +1,4 @@
-"""The keeper's event loop: callbacks for descriptors, timers and signals, on epoll (poll where there is none).
+"""The keeper's event loop: callbacks for descriptors, timers and signals, on epoll (poll on other systems).
 
 asyncio does this too, but at a higher price: its handles, contexts and transports take as much time for one line of an
 agent as everything else that the keeper does for it, and more than 3 MB of memory.

@@ -1,7 +1,9 @@
 """The agents: their kinds, their sandbox, and the files that they keep themselves."""
 
+import asyncio
 import importlib
 import importlib.util
+import logging
 import os
 import pkgutil
 from collections.abc import Callable, Mapping
@@ -32,7 +34,9 @@ from fairlead.system.sandbox import Sandbox, find_program, problem_of, sandbox_o
 from fairlead.system.user_folders import default_file
 from fairlead.terminals.api import Terminals
 from fairlead.uploads.service import FOLDER as UPLOADS
-from fairlead.wiring.settings import plugins_folder
+from fairlead.wiring.settings import make_settings_folder, plugins_folder
+
+log = logging.getLogger("fairlead")
 
 GROUP: Final = "fairlead.agents"
 """The entry points of packages that bring an agent."""
@@ -176,6 +180,15 @@ def choose_sandbox(config: Config, env: Mapping[str, str], file: Path | None = N
             f"Setting sandbox: it is required, and {problem}. Install bubblewrap and allow user namespaces."
         )
     return ChosenSandbox(None, exposure(problem))
+
+
+async def settle_sandbox(config: Config, env: Mapping[str, str], file: Path) -> ChosenSandbox:
+    """Choose the sandbox, and warn if this machine cannot have one."""
+    make_settings_folder(env)
+    chosen = await asyncio.to_thread(choose_sandbox, config, env, file)
+    if chosen.exposed:
+        log.warning("no sandbox", extra={"problem": chosen.exposed})
+    return chosen
 
 
 def exposure(problem: str) -> str:

@@ -43,7 +43,7 @@ from fairlead.sessions.registry import Registry
 from fairlead.sessions.transcripts.archive import TranscriptArchive
 from fairlead.sessions.transcripts.importer import TranscriptImporter
 from fairlead.stores.api import GatewayStore
-from fairlead.stores.sqlite.transcript_texts import SqliteTranscriptTexts
+from fairlead.stores.transcript_texts import SqliteTranscriptTexts
 from fairlead.system.clock import Clock
 from fairlead.system.readable_paths import ReadablePaths
 from fairlead.wiring.agents import (

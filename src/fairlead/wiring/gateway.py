@@ -2,14 +2,12 @@
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 from fairlead.agents.context import WiredKind
-from fairlead.audit.gateway import audited
 from fairlead.audit.log import AuditLog
 from fairlead.auth.actions import CredentialActions
 from fairlead.auth.bootstrap import bootstrap_admin
@@ -46,13 +44,12 @@ from fairlead.wiring import agents, auditing, keeping, settings
 from fairlead.wiring.agents import ChosenSandbox
 from fairlead.wiring.cell import CellNode, cluster_key, make_credentials
 from fairlead.wiring.core import Core, open_transcript_texts, warn_about_shared_sessions
+from fairlead.wiring.handlers import join_handlers
 from fairlead.wiring.info import GatewayInfo, write_server_file
 from fairlead.wiring.monitoring import Monitor, MonitoredParts
 from fairlead.wiring.network import Network, open_network
 from fairlead.wiring.services import JoinedServices, service_context
 from fairlead.wiring.stores import open_store
-
-log = logging.getLogger("fairlead")
 
 
 class RunningGateway:
@@ -123,7 +120,7 @@ class RunningGateway:
         redactor.hide(token)
         if alone:
             self._keeper = await keeping.open_keeper(config, self._clock, stack)
-        sandbox = await self._choose_sandbox()
+        sandbox = await agents.settle_sandbox(config, self._env, self._file)
         counters = Counters()
         core, context, kinds, agent = await self._build_core(
             stack, protocols, network, store, credentials, sandbox, key, audit, counters
@@ -144,17 +141,11 @@ class RunningGateway:
         shares = CredentialShares(serving.open_per_credential(limits), limits.bytes_per_credential)
         monitored = MonitoredParts(core, context, shares, audit, counters, self._keeper)
         monitor = Monitor(config, self._clock, store, monitored)
-        calls = {
-            **monitor.handlers(),
-            **cleanup.with_cleanup(CredentialActions(credentials, page).handlers()),
-            **services.handlers(),
-            **self.operation.handlers(),
-            **self._node.service().handlers(),
-        }
-        pages = {**page_handlers(context.get(PluginManager)), **webui.handlers()}
-        handlers = core.gateway.ownership.guarded({**audited(calls, audit), **pages})
-        for kind in kinds.values():
-            handlers.update(kind.handlers())
+        accounts = cleanup.with_cleanup(CredentialActions(credentials, page).handlers())
+        nodes = self._node.service().handlers()
+        calls = (monitor.handlers(), accounts, services.handlers(), self.operation.handlers(), nodes)
+        pages = (page_handlers(context.get(PluginManager)), webui.handlers())
+        handlers = join_handlers(core.gateway.ownership, audit, calls, pages, kinds)
         parts = AppConfig(
             protocols=protocols,
             inbound=[*filter(None, (kind.protocol() for kind in kinds.values())), webui.protocol()],
@@ -196,13 +187,6 @@ class RunningGateway:
             exposed=sandbox.exposed,
             doors=tuple(network.doors),
         )
-
-    async def _choose_sandbox(self) -> ChosenSandbox:
-        settings.make_settings_folder(self._env)
-        chosen = await asyncio.to_thread(agents.choose_sandbox, self.config, self._env, self._file)
-        if chosen.exposed:
-            log.warning("no sandbox", extra={"problem": chosen.exposed})
-        return chosen
 
     async def _build_core(
         self,

@@ -126,7 +126,7 @@ def measure(folder: Path, top: int) -> "tuple[list[tuple[str, int]], list[tuple[
     from fairlead.sessions.transcripts.archive import ARCHIVE, ArchiveState
     from fairlead.stores.sqlite.connections import DATABASE, SEARCH, SPILL, connect
     from fairlead.stores.sqlite.errors import translating
-    from fairlead.stores.sqlite.transcript_texts import FILE as TRANSCRIPT_SEARCH
+    from fairlead.stores.transcript_texts import FILE as TRANSCRIPT_SEARCH
     from fairlead.transcripts.database import FILE as TRANSCRIPTS
     from fairlead.uploads.service import FOLDER as UPLOADS
 
