@@ -388,7 +388,5 @@ def _convert(values: Mapping[str, Any], sources: Mapping[str, str]) -> Config:
     return msgspec.convert(dict(values), Config)
 
 
-__all__ = (
-    *("AgentConfig", "BadSetting", "Config", "DoorConfig", "Loaded", "McpConfig", "ProviderConfig"),
-    *("default_data", "default_file", "default_of", "describe", "load", "names", "type_of"),
-)
+__all__ = ["ENV_PREFIX", "AgentConfig", "BadSetting", "Config", "DoorConfig", "Loaded", "McpConfig", "ProviderConfig"]
+__all__ += ["default_data", "default_file", "default_of", "describe", "load", "names", "type_of"]
