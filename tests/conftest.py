@@ -26,7 +26,10 @@ pytest.register_assert_rewrite("fairlead_testing.store_conformance", "fairlead_t
 pytest.register_assert_rewrite("agents.claude.wire_rules")
 
 # Times on a shared machine are meaningless: no example fails for being slow.
-settings.register_profile("fairlead", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+# Hypothesis would draw the same examples in every run of CI; ours depend on the printed seed everywhere.
+settings.register_profile(
+    "fairlead", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow], derandomize=False
+)
 settings.register_profile("long", settings.get_profile("fairlead"), max_examples=400)
 settings.load_profile("fairlead")
 

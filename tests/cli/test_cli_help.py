@@ -54,7 +54,7 @@ def test_the_help_of_every_command_has_an_example_that_names_it(name: str, fairl
 
 WITHOUT_JSON = {
     *("serve", "keeper run", "acp", "mcp", "hook", "claude", "wrap", "terminal"),
-    *("export", "service install", "service uninstall"),
+    *("export", "audit export", "nodes key", "service install", "service uninstall"),
 }
 """Programs that run until they are ended or speak another protocol on stdout, and commands without a result."""
 

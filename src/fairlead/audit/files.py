@@ -8,7 +8,7 @@ Plain functions for a thread; one writer per data folder (the gateway holds its 
 import contextlib
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,7 @@ BROKEN: Final = "audit.broken"
 _HEAD_BYTES: Final = 256
 """Length of the head's file: it is overwritten in one piece, and needs no more room on a full disk."""
 _SUFFIX: Final = ".jsonl"
+_sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 _log = logging.getLogger("fairlead.audit")
 
@@ -157,7 +158,7 @@ class AuditFiles:
                 while left:
                     left = left[os.write(fd, left) :]
                 if self._sync:
-                    os.fdatasync(fd)
+                    _sync_data(fd)
                 self.head = head
                 self._write_head()
             except OSError:
@@ -175,7 +176,7 @@ class AuditFiles:
             self._head_fd = os.open(self._data / HEAD, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         os.pwrite(self._head_fd, msgspec.json.encode(self.head).ljust(_HEAD_BYTES - 1) + b"\n", 0)
         if self._sync:
-            os.fdatasync(self._head_fd)
+            _sync_data(self._head_fd)
 
     def close(self) -> None:
         if self._head_fd >= 0:

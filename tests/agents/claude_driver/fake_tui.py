@@ -126,7 +126,7 @@ class FakeTui:
         if self.dialog:
             return (RULE, *self.dialog, " ❯ 1. Yes", "   2. No", " Enter to confirm · Esc to cancel")
         first, *rest = ("" if self.blind else self.box).split("\n")
-        hints = "  esc to interrupt" if self.working else "  ? for shortcuts"
+        hints = "  esc to interrupt" if self.working else "" if first or rest else "  ? for shortcuts"
         return ("● hello", RULE, f"❯ {first}".rstrip(), *(f"  {line}" for line in rest), RULE, hints)
 
     def _take(self, data: bytes) -> None:
