@@ -86,13 +86,16 @@ async def test_files_mentions_and_the_palette(harness: UiHarness) -> None:
     assert answer.status_code == 404
 
     # The palette goes anywhere by a few letters.
+    field = page.get_by_role("combobox", name="Session, page or action")
     await page.keyboard.press("Control+k")
+    await expect(field).to_be_focused()
     await page.keyboard.type("zebra")
     await expect(page.get_by_role("option").first).to_contain_text("SCRIPT:text zebra")
     await desktop.accessible()
     await page.keyboard.press("Enter")
     await page.wait_for_url(f"**/app/s/{other}")
     await page.keyboard.press("Control+k")
+    await expect(field).to_be_focused()
     await page.keyboard.type("usage")
     await page.keyboard.press("Enter")
     await page.wait_for_url("**/app/usage")
