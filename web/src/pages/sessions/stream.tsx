@@ -19,6 +19,7 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
   const stuck = useRef(!reveal);
   const anchor = useRef<{ key: string; top: number } | null>(null);
   const target = useRef(0);
+  const opening = useRef(false);
   const [atEnd, setAtEnd] = useState(!reveal);
   const items = live.items.value;
   const sending = live.sending.value;
@@ -50,7 +51,8 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
     const box = scroller.current;
     if (!box) return;
     const end = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END;
-    stuck.current = end && !live.after.peek();
+    // While the end is being loaded, a late event of an earlier scroll must not cancel it.
+    stuck.current = opening.current || (end && !live.after.peek());
     setAtEnd(stuck.current);
     load();
   };
@@ -121,14 +123,22 @@ export function Stream({ live, acts, reveal }: { live: LiveSession; acts: Acts |
   // Scrolling by the user cancels the scroll to an item.
   const byHand = () => {
     target.current = 0;
+    opening.current = false;
   };
 
   const toEnd = () => {
     target.current = 0;
     stuck.current = true;
     setAtEnd(true);
-    if (live.after.peek()) live.openEnd().catch(toastError);
-    else if (scroller.current) scroller.current.scrollTop = scroller.current.scrollHeight;
+    if (live.after.peek()) {
+      opening.current = true;
+      live
+        .openEnd()
+        .catch(toastError)
+        .finally(() => {
+          opening.current = false;
+        });
+    } else if (scroller.current) scroller.current.scrollTop = scroller.current.scrollHeight;
   };
 
   return (
