@@ -113,7 +113,9 @@ async def test_a_gateway_stopped_on_a_full_disk_exits_and_the_next_start_finds_t
             ledger.check(stored)
             end = ends(stored)[sent["message"]]
             # The keeper kept the exit until there was room for it.
-            assert (end["status"], end["reason"]) == ("failed", "the agent was ended by signal 15")
+            # Without a sandbox the program's own exit code is seen, which says the same.
+            reasons = ("the agent was ended by signal 15", "the agent exited with code 143")
+            assert end["status"] == "failed" and end["reason"] in reasons
 
 
 async def test_no_gateway_starts_on_a_full_disk(tmp_path: Path) -> None:
