@@ -52,6 +52,7 @@ vi.mock("../src/wire/rest", () => {
   };
   return {
     WireError,
+    asWire: (error: unknown) => error,
     key: { value: "key" },
     query: () => "",
     rest: { get: async (path: string) => answer(path) },

@@ -1,7 +1,7 @@
 // Answers a request: sent once under a key, resent after a lost connection, and shown on the card at once.
 
+import { asWire } from "../wire/rest";
 import { useEffect, useState } from "preact/hooks";
-import { asWire } from "../live/session";
 import { settle } from "../live/waiting";
 import { may } from "../wire/login";
 import { wire } from "../wire/socket";

@@ -6,10 +6,11 @@ import { Conversation, type QueuedItem } from "../state/conversation";
 import { type Facts, NOTHING_KNOWN } from "../state/facts";
 import type { Item, UserItem } from "../state/items";
 import { shortened } from "../state/window";
-import { WireError, query, rest } from "../wire/rest";
+import { WireError, asWire, query, rest } from "../wire/rest";
 import { wire } from "../wire/socket";
 import type { AskEvent, Block, Capability, Event, EventPage, Glance, Passing, Reply, SessionView, Subscribed } from "../wire/types";
-import { summaries } from "./sessions";
+import { schedule } from "./frames";
+import { mayBeTranscript } from "./sessions";
 import { Typing } from "./typing";
 
 export type Following = "live" | "catching up" | "offline" | "gap";
@@ -395,20 +396,4 @@ export class LiveSession {
   command(type: string, fields: Record<string, unknown> = {}): Promise<Reply> {
     return wire.command(type, { session: this.id, ...fields });
   }
-}
-
-/** Whether a session may exist only as a transcript. After a reload, or by a link, the list is not loaded yet. */
-function mayBeTranscript(session: string): boolean {
-  const known = summaries.peek().find((one) => one.session === session);
-  return !known || known.state === "transcript";
-}
-
-/** The next animation frame; a hidden tab has none, so a timer replaces it. */
-function schedule(work: () => void): number {
-  if (document.visibilityState === "visible") return requestAnimationFrame(work);
-  return setTimeout(work, 200) as unknown as number;
-}
-
-export function asWire(error: unknown): WireError {
-  return error instanceof WireError ? error : new WireError("internal", error instanceof Error ? error.message : String(error));
 }

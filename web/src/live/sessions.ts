@@ -114,3 +114,9 @@ onSessionChanges((sessions) => {
     reconnected = false;
   }, SOON_MS);
 });
+
+/** Whether a session may exist only as a transcript. After a reload, or by a link, the list is not loaded yet. */
+export function mayBeTranscript(session: string): boolean {
+  const known = summaries.peek().find((one) => one.session === session);
+  return !known || known.state === "transcript";
+}

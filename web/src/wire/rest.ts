@@ -83,3 +83,7 @@ export function query(values: Record<string, string | number | boolean | undefin
   const set = Object.entries(values).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return set.length ? `?${new URLSearchParams(set.map(([name, value]) => [name, String(value)]))}` : "";
 }
+
+export function asWire(error: unknown): WireError {
+  return error instanceof WireError ? error : new WireError("internal", error instanceof Error ? error.message : String(error));
+}

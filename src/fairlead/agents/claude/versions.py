@@ -64,8 +64,9 @@ class Abilities:
         answer before its prompt."""
         self.stops_in_transcript = middle
         """The transcript's assistant rows have their true stop_reason; else it is always null."""
-        self.shows_hook_status = middle
-        """It shows a hook's `statusMessage` while the hook runs; else only "running PreToolUse hook"."""
+        self.shows_hook_status = version >= (2, 1, 325)
+        """It shows a hook's `statusMessage` while the hook runs (seen on 2.1.325, not on 2.1.120); else only "running
+        PreToolUse hook"."""
         self.reports_tasks = version >= _V50
         """It sends the end of a background task, which opens a turn by itself; else (2.1.37) the end waits in the CLI's
         queue."""

@@ -2,7 +2,6 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { type FileContent, type FolderFiles, listFolder, readFile } from "../../live/files";
-import { asWire } from "../../live/session";
 import type { PageProps } from "../../pages";
 import { Button } from "../../parts/button";
 import { Code, Copy } from "../../parts/code";
@@ -12,7 +11,7 @@ import { Time } from "../../parts/time";
 import { Link, go, params as asked } from "../../router";
 import { ending } from "../../state/calls";
 import { amount, lastPart, oneLine, plain } from "../../state/text";
-import { query } from "../../wire/rest";
+import { asWire, query } from "../../wire/rest";
 import "./files.css";
 
 export default function Files({ params }: PageProps) {

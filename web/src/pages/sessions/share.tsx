@@ -2,14 +2,14 @@
 
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { onSessionChanges } from "../../live/session-changes";
-import { type LiveSession, asWire } from "../../live/session";
+import { type LiveSession } from "../../live/session";
 import { Button } from "../../parts/button";
 import { Dialog } from "../../parts/dialog";
 import { Field, Switch } from "../../parts/field";
 import { oneLine, plain } from "../../state/text";
 import { type Share, type Sharing, alreadySees, done, refused, sharingOf, withdrawals } from "../../state/sharing";
 import { may, me } from "../../wire/login";
-import { rest } from "../../wire/rest";
+import { asWire, rest } from "../../wire/rest";
 import type { SessionView } from "../../wire/types";
 import "./share.css";
 

@@ -13,7 +13,7 @@ from fairlead.model.ids import CallId
 from fairlead.system.clock import Clock, ends_within
 from fairlead.terminals.api import Terminal
 
-ROW_SECONDS: Final = 1.5
+ROW_SECONDS: Final = 10.0
 """How long a hook waits for the row of its call, which may come later; it follows within tenths of a second."""
 
 
